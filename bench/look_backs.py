@@ -23,7 +23,7 @@ from tests.faults.large_log import turns
 from turnlog import Agent, App
 from turnlog.agents import Scripted
 from turnlog.app import Principal
-from turnlog.app.sessions import make_session
+from turnlog.app.session_creation import make_session
 from turnlog.events import CATALOG, Envelope, SessionTitle, UiMessage
 from turnlog.log import Log, open_log
 from turnlog.server import create_app

@@ -62,7 +62,7 @@ class Room:
         self.desk, self.seat = desk, seat
 
     async def driver(self) -> ClaudeDriver:
-        driver = await self.desk.sessions._get_driver(self.seat.head)
+        driver = await self.desk.sessions.drivers.get(self.seat.record)
         assert isinstance(driver, ClaudeDriver)
         return driver
 

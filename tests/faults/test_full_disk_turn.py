@@ -11,7 +11,7 @@ from tests.security.desk import Desk, run
 from tests.security.desk import desk as served
 from tests.support.disks import fill, mounted_disk
 from tests.unit.log.delegates import until
-from turnlog.app import Sessions
+from turnlog.app.driver_registry import DriverRegistry
 from turnlog.log.writer import WriteHealth
 
 PAUSES_S = (0.001,)  # of a writer that gives up soon
@@ -88,7 +88,7 @@ def test_control_a_server_that_does_not_look_after_its_turns_leaves_one_open(
 ) -> None:
     async def scenario() -> None:
         monkeypatch.setattr("turnlog.agents.runtime.session_writer.PAUSES_S", PAUSES_S)
-        monkeypatch.setattr(Sessions, "_begin_recovery", lambda _: None)
+        monkeypatch.setattr(DriverRegistry, "_begin_recovery", lambda _: None)
         async with served([endless, plain], f"sqlite:///{disk}/log.db") as at:
             session, other = await at.session("ada", "endless"), await at.session("ada", "plain")
             await at.send("ada", session, "go")

@@ -1,4 +1,4 @@
-"""Agents: a small runtime whose every move is in the log."""
+"""Agents: a small runtime that records everything it does in the log."""
 
 from turnlog.agents.agent import Agent
 from turnlog.agents.claude.claude_code import ClaudeCode

@@ -1,4 +1,4 @@
-"""Applications: what ties agents, vocabulary and reducers together, and the sessions that run them."""
+"""Applications (agents, vocabulary, reducers, roles) and their sessions."""
 
 from turnlog.app.app import App, Roles
 from turnlog.app.client_events import ClientEvent

@@ -1,4 +1,4 @@
-"""`App`: an agent, the events of the application, and how they change its state."""
+"""`App`: the definition of an application: its agents, its events, and how they change its state."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -16,18 +16,17 @@ from turnlog.state.rules import Phase, Rule
 from turnlog.wire.dialects.base import DialectFactory
 from turnlog.wire.dialects.registry import check_dialect_names
 
-GUEST = "guest"  # takes part, where an application has no channels
-TURN_LIMIT_S = 600.0  # as long as one request to a provider may take; turns that need more say so
+GUEST = "guest"  # the role of invited members if an application has no channels
+TURN_LIMIT_S = 600.0  # as long as one request to a provider may take
 
 
 class Roles(NamedTuple):
-    """What members of an application's sessions may be. `creator` is what whoever makes a session is.
+    """The roles of an application's sessions. `creator` are the roles of the member who creates one.
 
-    `posts` says which of the application's events the pages of a role may post, `emits` which the model that
-    answers in the role's channel may emit, and `sees` what a role sees of the state. Where one of them is
-    empty it limits no role; else a role that is not in it gets nothing.
-    `links` says for guests of which roles a role may make links, beside the roles it has itself.
-    A role in `unique` is held by at most one person in a session.
+    `postable_events`: the application's events that pages of a role may post. `emits`: those that the model
+    of the role's channel may emit. `state_views`: what a role sees of the state. An empty table limits no
+    role; in any other, a role without an entry gets nothing. `invitable_roles`: the roles for which a role
+    may make links, beside the roles that the member has. `unique`: roles of at most one person in a session.
     """
 
     creator: tuple[str, ...] = ("owner",)
@@ -39,20 +38,21 @@ class Roles(NamedTuple):
 
 
 class App:
-    """Everything that is particular to one application.
+    """The definition of one application.
 
-    Its agent answers everybody, or a process does; or there is an agent for each channel: it talks to the
-    members of that role, and nobody else listens but the owner. A turn that runs, not counting the time in
-    which it waits, longer than `turn_limit_s` is ended with `turn_timeout`. Pages show people its `title`, a
-    `guide` in Markdown, and `suggestions`: messages worth sending, in the first channel if there are some. A
-    `guide` that is a `Path` is read once, when the application is made.
-    Readers may ask for its `dialects` by their names, beside those of Turnlog. A session without a title is
-    listed as `untitled`. `title_of` is a pure function of the application's state. When it returns another
-    title, the server appends a `session.title` with the events that changed the state. An empty title changes
-    nothing, and a title that a member gave stays.
+    One agent or one process answers all members; or there is an agent for each channel, which answers the
+    members of that role, and only they and owners see the channel. A turn that runs longer than
+    `turn_limit_s`, without the time in which it waits, ends with `turn_timeout`. The console shows `title`,
+    `guide` (Markdown) and `suggestions`: messages to try, in the first channel if there are channels. Clients
+    may request the `dialects` by name, beside those of Turnlog. `untitled` is the title of sessions without
+    one. A `guide` that is a `Path` is read once, when the application is made.
+
+    `title_of` is a pure function of the application's state. When it returns another title, the server
+    appends a `session.title` with the events that changed the state. An empty title changes nothing, and a
+    title that a member gave stays.
     """
 
-    def __init__(  # noqa: PLR0913  what an application is made of, each by its name
+    def __init__(  # noqa: PLR0913  all but the first two are options
         self,
         name: str,
         agent: Agent | Mapping[str, Agent] | ClaudeCode,
@@ -78,12 +78,16 @@ class App:
         self._agent = agent if isinstance(agent, Agent | ClaudeCode) else first_agent(name, self.agents)
         self.channels = tuple(self.agents)
         if reserved := SERVER_ROLES & role_names(self.channels, roles):
-            raise CallerError(f"app {name}: {min(reserved)} is a role of the server's own, expected another")
+            raise CallerError(f"app {name}: {min(reserved)} is a role of the server, expected another")
         self.rules = tuple(rules)
         self.title_of = title_of
         self.vocabulary = vocabulary
-        own = [CLAUDE_CLI] if self.claude_code else []
-        self.catalog = Catalog(CORE, TEAM, *own, *([vocabulary] if vocabulary else []))
+        vocabularies = [CORE, TEAM]
+        if self.claude_code:
+            vocabularies.append(CLAUDE_CLI)
+        if vocabulary is not None:
+            vocabularies.append(vocabulary)
+        self.catalog = Catalog(*vocabularies)
         self.reducers = check_reducers(name, self.catalog, reducers or {})
         check_rules(name, self.rules)
         check_roles(name, vocabulary, self.channels, roles)
@@ -98,44 +102,42 @@ class App:
 
     @property
     def agent(self) -> Agent:
-        """The agent that answers, in the first channel if there are some; a process is none."""
+        """The agent, or that of the first channel. Raises `CallerError` for an application of a process."""
         if not isinstance(self._agent, Agent):
-            raise CallerError(f"app {self.name}: {self._agent.name} is a process, and no agent")
+            raise CallerError(f"app {self.name}: {self._agent.name} is a process, not an agent")
         return self._agent
 
     @property
     def runtime(self) -> AgentTeam | ClaudeCode:
-        """Who plays in a session."""
-        return self.claude_code or AgentTeam(
-            self.agent, self.agents, vocabularies=self._channel_vocabularies()
-        )
+        """The agents of a session, or the process."""
+        if self.claude_code:
+            return self.claude_code
+        return AgentTeam(self.agent, self.agents, vocabularies=self._channel_vocabularies())
 
     def _channel_vocabularies(self) -> dict[str, Vocabulary]:
-        """What the model of each channel may emit, if roles limit it."""
+        """Return the events that the model of each channel may emit; empty if roles do not limit them."""
         if self.vocabulary is None or not self.roles.emits:
             return {}
-        name, emits = self.vocabulary.name, self.roles.emits
-        return {channel: Vocabulary(name, emits.get(channel, ())) for channel in self.channels}
+        emits = self.roles.emits
+        return {
+            channel: Vocabulary(self.vocabulary.name, emits.get(channel, ())) for channel in self.channels
+        }
 
     @property
     def agent_names(self) -> tuple[str, ...]:
-        """Everybody who can be spoken to."""
-        return (
-            (self.claude_code.name,)
-            if self.claude_code
-            else tuple(AgentTeam(self.agent, self.agents).by_name)
-        )
+        """The names that a message may have as its target."""
+        if self.claude_code:
+            return (self.claude_code.name,)
+        return tuple(AgentTeam(self.agent, self.agents).by_name)
 
     @property
     def role_names(self) -> tuple[str, ...]:
-        """Every role that means something here, sorted: links are made for these and no others."""
-        roles, tools = (
-            self.roles,
-            [] if self.claude_code else AgentTeam(self.agent, self.agents).by_name.values(),
-        )
-        names = {OWNER, *roles.creator, *roles.postable_events, *roles.state_views, *roles.invitable_roles}
-        names.update(*roles.invitable_roles.values())
-        names.update(*(tool.roles for agent in tools for tool in agent.tools))
+        """All roles of the application, sorted: links can be made for these and no others."""
+        names = {OWNER, *role_names((), self.roles)}
+        if not self.claude_code:
+            for agent in AgentTeam(self.agent, self.agents).by_name.values():
+                for tool in agent.tools:
+                    names.update(tool.roles)
         names.update(self.channels or (GUEST,))
         return tuple(sorted(names - SERVER_ROLES))
 
@@ -146,27 +148,18 @@ class App:
 
     @property
     def event_types(self) -> tuple[str, ...]:
-        """The types of its own events: those that the folds take for the application's."""
+        """The types of the application's own events."""
         return tuple(kind.name for kind in self.catalog if not kind.payload_class.TYPE)
 
 
 def role_names(channels: Sequence[str], roles: Roles) -> frozenset[str]:
-    """Every role that an application speaks of."""
-    guests = [role for links in roles.invitable_roles.values() for role in links]
-    return frozenset(
-        [
-            *channels,
-            *roles.creator,
-            *roles.postable_events,
-            *roles.state_views,
-            *roles.invitable_roles,
-            *guests,
-        ]
-    )
+    """Return every role that an application declares, except those of `emits`, which must be among them."""
+    names = {*channels, *roles.creator, *roles.postable_events, *roles.state_views, *roles.invitable_roles}
+    names.update(*roles.invitable_roles.values())
+    return frozenset(names)
 
 
 def first_agent(name: str, agents: Mapping[str, Agent]) -> Agent:
-    """The agent of the first channel."""
     if not agents:
         raise CallerError(f"app {name}: expected an agent, got none")
     return next(iter(agents.values()))
@@ -185,7 +178,7 @@ def read_guide(name: str, guide: str | Path) -> str:
 
 
 def check_reducers(name: str, catalog: Catalog, reducers: Reducers) -> Reducers:
-    """Check that reducers are for declared events that stay: live ones only matter while they happen."""
+    """Return the reducers. Raise `CallerError` for one of an undeclared or live event."""
     known = {kind.payload_class for kind in catalog}
     for payload in reducers:
         if payload not in known:
@@ -198,7 +191,7 @@ def check_reducers(name: str, catalog: Catalog, reducers: Reducers) -> Reducers:
 
 
 def check_rules(name: str, rules: Sequence[Rule]) -> None:
-    """Refuse a phase that no batch has: its rule would never be asked."""
+    """Raise `CallerError` for an unknown phase: its rule would never run."""
     for rule in rules:
         if rule.phase not in get_args(Phase):
             phases = " or ".join(get_args(Phase))
@@ -207,16 +200,25 @@ def check_rules(name: str, rules: Sequence[Rule]) -> None:
 
 
 def check_roles(name: str, vocabulary: Vocabulary | None, channels: Collection[str], roles: Roles) -> None:
-    """Refuse limits that name other events than the application's, and limits of unknown roles."""
+    """Raise `CallerError` for tables with events of other vocabularies or with unknown roles."""
     known = {kind.payload_class for kind in vocabulary or ()}
-    for limit, by_role in (("posts", roles.postable_events), ("emits", roles.emits)):
+    for table, by_role in (("postable_events", roles.postable_events), ("emits", roles.emits)):
         for role, payloads in by_role.items():
-            if others := [payload for payload in payloads if payload not in known]:
-                problem = f"{limit} of {role}: expected events of the vocabulary, got {others[0].__name__}"
-                raise CallerError(f"app {name}: {problem}")
-    named = {*channels, *roles.creator, *roles.postable_events, *roles.state_views, *roles.invitable_roles}
-    if strangers := [role for role in roles.emits if role not in named]:
-        raise CallerError(f"app {name}: emits: expected roles of the application, got {strangers[0]}")
-    known_roles = {OWNER, *named, *(role for links in roles.invitable_roles.values() for role in links)}
-    if unknown := sorted(roles.unique - known_roles):
-        raise CallerError(f"app {name}: unique: expected roles of the application, got {unknown[0]}")
+            for payload in payloads:
+                if payload not in known:
+                    problem = f"{table} of {role}: expected events of the vocabulary, got {payload.__name__}"
+                    raise CallerError(f"app {name}: {problem}")
+
+    own_roles = {
+        *channels,
+        *roles.creator,
+        *roles.postable_events,
+        *roles.state_views,
+        *roles.invitable_roles,
+    }
+    for role in roles.emits:
+        if role not in own_roles:
+            raise CallerError(f"app {name}: emits: expected roles of the application, got {role}")
+    for role in sorted(roles.unique):
+        if role != OWNER and role not in role_names(tuple(channels), roles):
+            raise CallerError(f"app {name}: unique: expected roles of the application, got {role}")

@@ -1,9 +1,9 @@
-"""The application's side of one session: its state, and what its rules add to a batch (protocol section 9).
+"""The application's state in one session, and the events that its rules emit (protocol section 9).
 
-The driver hands every durable event to `apply` and asks `follows` before it appends a batch; what follows is
-appended with it, atomically, with origin `app` and the rule's name as its actor, in the turn and the channel
-of the batch. What fails is the application's fault and reported: an event whose reducer raises leaves the
-state as it was; a batch that the rules cannot be followed for is refused.
+The driver passes every durable event to `apply`, and calls `rule_events` before it appends a batch. The
+events of rules are appended with the batch, atomically, with origin `app` and the rule's name as actor, in
+the turn and the channel of the batch. Errors are the application's and are logged: an event whose reducer
+raises leaves the state unchanged; a batch for which a rule fails is refused.
 """
 
 import logging
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
+from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.app.app import App
 from turnlog.errors import RuleError
 from turnlog.events import (
@@ -56,27 +57,27 @@ class SessionAppState:
         self._app = app
         self._session_id = session_id
         self._reducers = guard_reducers(app.reducers, log_reducer_error)
-        self._dry_run_reducers = guard_reducers(
-            app.reducers
-        )  # what is only tried is reported when it happens
+        # without logging: the errors of a dry run are logged when the event is applied
+        self._dry_run_reducers = guard_reducers(app.reducers)
         self.state = app.initial_state()
         self._title = CurrentTitle()
         self._channel: str | None = None  # of the last event that changed the state
-        self.misfits: dict[str, Misfit] = {}  # stored events that the classes of today do not take, by type
+        self.misfits: dict[str, Misfit] = {}  # stored events that do not fit the current classes, by type
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """Take one event into account."""
         if isinstance(payload, UnknownPayload) and payload.problem is not None:
             self._count_misfit(envelope, payload.problem)
         self._title = self._title.after(envelope.origin, payload)
-        before, self.state = self.state, fold(self._reducers, [(envelope, payload)], self.state)
-        if self.state is not before:
+        new_state = fold(self._reducers, [(envelope, payload)], self.state)
+        if new_state is not self.state:
             self._channel = envelope.channel
+        self.state = new_state
 
     def _count_misfit(self, envelope: Envelope, problem: str) -> None:
         """Count an event that the state lacks, and warn of the first one of its type."""
-        known = self.misfits.get(envelope.type)
-        if known is None:
+        misfit = self.misfits.get(envelope.type)
+        if misfit is None:
+            misfit = Misfit(envelope.type, 0, problem)
             log.warning(
                 "%s, %s: stored events %s do not fit their class any more, so the state lacks them; "
                 "the first is seq %d: %s",
@@ -86,69 +87,73 @@ class SessionAppState:
                 envelope.seq,
                 problem,
             )
-        count = known.count if known else 0
-        self.misfits[envelope.type] = Misfit(envelope.type, count + 1, known.problem if known else problem)
+        self.misfits[envelope.type] = structs.replace(misfit, count=misfit.count + 1)
 
     def may_react_to(self, events: Sequence[Event]) -> bool:
-        """Whether what follows from a batch depends on where it stands."""
-        return self._app.has_rules and any(type(event.payload) in self._app.reducers for event in events)
+        """Return whether rules may react to these events, so that the append needs an expected position."""
+        if not self._app.has_rules:
+            return False
+        return any(type(event.payload) in self._app.reducers for event in events)
 
     def rule_events(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
-        """What the rules say to a batch that would come after a seq; `RuleFault` if they fail."""
+        """Return the events that rules emit if these events follow the seq `last`.
+
+        Raise `RuleError` if a rule fails.
+        """
         if not self._app.has_rules:
             return []
-        within = batch_scope(events) if events else Scope(channel=self._channel)
-        batch = RuleBatch(self._app, self._session_id, last, within, self._title)
+        scope = batch_scope(events) if events else Scope(channel=self._channel)
+        batch = RuleBatch(self._app, self._session_id, last, scope, self._title)
         state = fold(self._dry_run_reducers, [batch.stamp(event) for event in events], self.state)
         try:
             settle((*self._app.rules, *batch.title_rules()), self._dry_run_reducers, state, phase, batch.emit)
-        except RuleError as fault:
-            log.error("%s: %s", self._app.name, fault, exc_info=fault.__cause__)
+        except RuleError as error:
+            log.error("%s: %s", self._app.name, error, exc_info=error.__cause__)
             raise
         return batch.emitted_events
 
 
 def log_reducer_error(envelope: Envelope) -> None:
-    """Say that an event changed nothing because its reducer failed."""
     log.exception("the reducer of %s failed at seq %d", envelope.type, envelope.seq)
 
 
 def batch_scope(events: Sequence[Event]) -> Scope:
-    """Return the channel of a batch, and the last turn in it that is of this channel."""
-    placed = [event.scope for event in events if event.scope.trace_id or event.scope.channel]
-    if not placed:
+    """Return the channel of a batch, and the last turn of that channel in it."""
+    scopes = [event.scope for event in events if event.scope.trace_id or event.scope.channel]
+    if not scopes:
         return Scope()
-    channel = placed[-1].channel
-    # an event of a page may come behind the action that opens the turn, and has no turn itself
-    turns = [scope.trace_id for scope in placed if scope.trace_id and scope.channel == channel]
-    return Scope(trace_id=turns[-1] if turns else None, channel=channel)
+    channel = scopes[-1].channel
+    # a client's event may follow the action that opens the turn, and has no turn itself
+    traces = [scope.trace_id for scope in scopes if scope.trace_id and scope.channel == channel]
+    return Scope(trace_id=traces[-1] if traces else None, channel=channel)
 
 
 class RuleBatch:
-    """Events in the places they would have; what rules emit is in a turn and a channel."""
+    """Builds the envelopes that events would have after a seq, and collects the events of rules."""
 
-    def __init__(self, app: App, session_id: str, last: int, within: Scope, title: CurrentTitle) -> None:
+    def __init__(self, app: App, session_id: str, last: int, scope: Scope, title: CurrentTitle) -> None:
         self._app = app
         self._session_id = session_id
         self._last = last
         self._ts_ms = now_ms()
-        self._within = within
+        self._scope = scope
         self._title = title
         self.emitted_events: list[Event] = []
 
     def stamp(self, event: Event) -> tuple[Envelope, Payload | UnknownPayload]:
-        """An event with the envelope it would have."""
+        """Return an event with the envelope that it would have at the next seq."""
         self._last += 1
         self._title = self._title.after(event.origin, event.payload)
         line = encode_envelope(event, session_id=self._session_id, seq=self._last, ts_ms=self._ts_ms)
         return decode_envelope(line), event.payload
 
     def emit(self, emitted: EmittedEvent) -> Envelope:
-        """An event of a rule, kept, with the envelope it would have."""
-        scope = structs.replace(self._within, actor=emitted.rule)
-        event = self._app.catalog.build_event(emitted.payload, id=new_id("evt_"), origin="app", scope=scope)
+        """Collect an event of a rule. Return its envelope."""
+        scope = structs.replace(self._scope, actor=emitted.rule)
+        event = TurnEvent(emitted.payload, scope, "app").build(self._app.catalog, new_id("evt_"))
         self.emitted_events.append(event)
-        return self.stamp(event)[0]
+        envelope, _ = self.stamp(event)
+        return envelope
 
     def title_rules(self) -> list[Rule]:
         """Return the rule that keeps the session's title equal to `App.title_of`, if there is one."""

@@ -1,22 +1,24 @@
-"""What a page posts, put in its place: answers get the scope of what they answer, actions open turns.
+"""Prepare the events that a page posts: answers get the scope of their call, actions open turns.
 
-An answer that was given before gives its old seq, another one is a conflict. A member answers only what it
-may see; calls for another process are answered by executors. An action on a view is checked against the view
-that was sent, and is in its channel.
+The same answer posted twice gives its old seq; a different one is a conflict. A member answers only calls
+that it may see; executors answer remote calls. An action on a view is checked against the view that was sent,
+and is stored in the channel of that view.
 """
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from msgspec import structs
 
+from turnlog.agents.blob_urls import blob_name
 from turnlog.agents.claude.prompts import command_opens_turn
 from turnlog.agents.runtime.approvals import is_approval_expired
 from turnlog.agents.runtime.drivers import SessionDriver
+from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.user_input import (
     REMOTE_ANSWER_PREFIX,
     checked_answer_events,
@@ -47,17 +49,18 @@ from turnlog.events.ui import Stop
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Row, envelope_json
 from turnlog.state.closing import closing_id
+from turnlog.state.tree import OpenCall
 from turnlog.state.view_actions import build_action_error, validate_action
 
 log = logging.getLogger("turnlog.app")
 
-# Ids that the server or an executor makes of what an event is about: what closes something, lets a guest in,
-# answers a call from another process. A member who took one first could keep a turn open.
+# Ids that the server or an executor derives: of closing events, of invites, of remote answers. A member who
+# used one first could keep a turn open.
 RESERVED_ID_PATTERN = re.compile(rf"evt_[0-9a-f]{{40}}|evt_00-.*|{REMOTE_ANSWER_PREFIX}.*")
 
 
 class InvalidAction(InvalidEvent):
-    """An action that does not fit the view it is for; `fault` says all that is wrong, and where."""
+    """An action that does not fit its view; `fault` lists all errors with their paths."""
 
     def __init__(self, fault: ErrorInfo, path: str) -> None:
         super().__init__(fault.message, path)
@@ -65,231 +68,285 @@ class InvalidAction(InvalidEvent):
 
 
 class ClientEvent(NamedTuple):
-    """An event a page wants to append."""
+    """An event that a page posts."""
 
     type: str
     payload: Mapping[str, Any]
     id: str
 
 
-def is_stop(payload: Payload | UnknownPayload) -> bool:
-    """Whether somebody wants what runs to stop."""
-    return isinstance(payload, UiCommand) and isinstance(payload.command, Stop)
+class StoredAnswer(NamedTuple):
+    """A posted event is an answer that the log has already, at this seq."""
+
+    seq: int
+
+
+class NewEvent(NamedTuple):
+    """A posted event is the event at this index of the batch."""
+
+    batch_index: int
+
+
+PostedPosition = StoredAnswer | NewEvent
 
 
 class ClientEventBatch:
-    """One post of a member in a channel, while its session is held still."""
+    """One post of a member in a channel, while the session's lock is held."""
 
     def __init__(self, log: Log, membership: Membership, driver: SessionDriver, channel: str | None) -> None:
         self._log = log
         self._membership = membership
         self._channel = channel
         self._driver = driver
-        self._positions: list[int] = []
+        self._positions: list[PostedPosition] = []
         self._views = driver.views
 
     async def build_events(self, client_events: Sequence[ClientEvent]) -> list[Event]:
-        """The events to append, for what is open now."""
+        """Return the events to append, for what is open now. Calling it again starts over."""
         events: list[Event] = []
-        answers: dict[str, tuple[Payload | UnknownPayload, int]] = {}
+        answers: dict[str, tuple[Payload | UnknownPayload, PostedPosition]] = {}
         self._positions.clear()
-        self._views = self._driver.views.copy()  # one action after the other, as if they were taken
+        self._views = self._driver.views.copy()  # each action is checked as if those before it were applied
         for number, item in enumerate(client_events):
             path = f"$.events[{number}]"
             event = self._build_event(item, path)
             if isinstance(event.payload, UiAction):
                 event = await self._check_action(event, event.payload, path)
+
             call_id = get_answered_call_id(event.payload)
             if call_id in answers:
-                self._positions.append(self._same_answer_seq(event.payload, call_id, *answers[call_id]))
+                earlier_answer, position = answers[call_id]
+                self._require_same_answer(event.payload, call_id, earlier_answer)
+                self._positions.append(position)
                 continue
-            placed = await self._with_scope(event)
-            self._positions.append(placed if isinstance(placed, int) else ~len(events))
-            events += [] if isinstance(placed, int) else placed
+
+            scoped = await self._with_scope(event)
+            if isinstance(scoped, StoredAnswer):
+                position = scoped
+            else:
+                position = NewEvent(len(events))
+                events += scoped
+            self._positions.append(position)
             if call_id is not None:
-                answers[call_id] = event.payload, self._positions[-1]
+                answers[call_id] = event.payload, position
         return events
 
     def resolve_seqs(self, seqs: Sequence[int]) -> list[int]:
-        """The seq of everything that was posted, old or new."""
-        return [place if place >= 0 else seqs[~place] for place in self._positions]
+        """Return the seq of each posted event; `seqs` are those of the appended batch."""
+        resolved: list[int] = []
+        for position in self._positions:
+            if isinstance(position, StoredAnswer):
+                resolved.append(position.seq)
+            else:
+                resolved.append(seqs[position.batch_index])
+        return resolved
+
+    # checks
 
     def _build_event(self, item: ClientEvent, path: str) -> Event:
-        """An event as this member may post it; what is wrong with it has the path in what was posted."""
-        seat = self._membership
-        # `_place` takes such an id for the answer to the very call that it is made of
-        answers_call = item.type == "tool.result" and item.id.startswith(REMOTE_ANSWER_PREFIX)
-        if RESERVED_ID_PATTERN.fullmatch(item.id) and not answers_call:
+        """Build an event that this member may post. Raise `InvalidEvent` with the path in the request."""
+        membership = self._membership
+        # `_answer_events` accepts a remote answer's id for the call from which it is derived, and no other
+        is_remote_answer = item.type == "tool.result" and item.id.startswith(REMOTE_ANSWER_PREFIX)
+        if RESERVED_ID_PATTERN.fullmatch(item.id) and not is_remote_answer:
             raise InvalidEvent("expected an id of your own, not one that the server derives", path)
-        scope = Scope(channel=self._channel, actor=seat.principal.name)
+
+        scope = Scope(channel=self._channel, actor=membership.principal.name)
         self._check_fields(item, path)
         try:
-            event = seat.app.catalog.build_event(
+            event = membership.app.catalog.build_event(
                 item.type, item.payload, id=item.id, origin="ui", scope=scope
             )
-        except InvalidEvent as wrong:
-            raise InvalidEvent(wrong.problem, path + wrong.path[1:]) from None
+        except InvalidEvent as error:
+            raise InvalidEvent(error.problem, path + error.path[1:]) from None
         if not self._may_post(event.payload):
-            raise InvalidEvent(f"{item.type} is not for your role to post", path)
+            raise InvalidEvent(f"your role may not post {item.type}", path)
         if isinstance(event.payload, UiMessage):
             raise InvalidEvent("expected a message on the send route", path)
         return event
 
     def _check_fields(self, item: ClientEvent, path: str) -> None:
-        """Refuse fields that an event of the application does not have: a misspelt one would be lost."""
+        """Raise `InvalidEvent` for unknown fields of the application's events: a typo would be lost."""
         vocabulary = self._membership.app.vocabulary
         kind = vocabulary.types.get(item.type) if vocabulary else None
-        if kind is None or not (unknown := find_unknown_fields(kind.payload_class, item.payload)):
+        unknown = find_unknown_fields(kind.payload_class, item.payload) if kind else []
+        if kind is None or not unknown:
             return
         fields = kind.payload_class.__struct_encode_fields__
-        near = get_close_matches(unknown[0], fields, n=3)
-        known = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(fields) or 'none'}"
-        raise InvalidEvent(f"{item.type} has no field {quote(unknown[0])}; {known}", f"{path}.payload")
+        matches = get_close_matches(unknown[0], fields, n=3)
+        known = ", ".join(fields) or "none"
+        hint = f"did you mean {' or '.join(matches)}?" if matches else f"it has {known}"
+        raise InvalidEvent(f"{item.type} has no field {quote(unknown[0])}; {hint}", f"{path}.payload")
 
     def _may_post(self, payload: Payload | UnknownPayload) -> bool:
-        seat, vocabulary = self._membership, self._membership.app.vocabulary
+        membership = self._membership
+        vocabulary = membership.app.vocabulary
         if isinstance(payload, SessionTitle):
-            return seat.may_rename
+            return membership.may_rename
         if vocabulary and any(kind.payload_class is type(payload) for kind in vocabulary):
-            return seat.may_post(type(payload))
-        return seat.is_member or get_answered_call_id(payload) is not None
+            return membership.may_post(type(payload))
+        return membership.is_member or get_answered_call_id(payload) is not None
+
+    def _check_images(self, result: ToolResult) -> None:
+        """Refuse images of other addresses: a model's provider would fetch any URL that it gets."""
+        session_prefix = f"{self._membership.session_id}/"
+        for number, image in enumerate(result.images):
+            name = blob_name(image.src)
+            is_own_blob = name is not None and name.startswith(session_prefix)
+            if not is_own_blob and not image.src.startswith("data:image/"):
+                problem = f"expected a blob of this session or a data URI, got {quote(image.src)}"
+                raise InvalidEvent(problem, f"$.payload.images[{number}].src")
+
+    # actions
 
     async def _check_action(self, event: Event, action: UiAction, path: str) -> Event:
-        """An action that fits the view that is open, in its channel, with the event that showed it.
+        """Check an action against its open view. Return it in the view's channel, with the `shown` event.
 
-        So whoever handles it later knows whether the view is still the one that the person saw. An action
-        that is in the log was taken then.
+        With `shown`, later readers know whether the view is still the one that the person saw. An action that
+        is in the log already is not checked again.
         """
-        known = await self._log.find_events(self._membership.session_id, [event.id])
-        if known:
-            stored = self._decode_payload(known[event.id])
+        rows = await self._log.find_events(self._membership.session_id, [event.id])
+        if rows:
+            stored = self._decode_payload(rows[event.id])
             shown = stored.shown if isinstance(stored, UiAction) else None
             return self._in_view_channel(self._with_shown_event(event, action, shown), action)
-        if problems := validate_action(self._views, action, self._membership.may_see, self._channel):
+
+        may_see = self._membership.may_see
+        problems = validate_action(self._views, action, may_see, self._channel)
+        if problems:
             if problems[0].kind == "conflict":
                 raise Conflict(problems[0].message, self._driver.tree.last_seq)
             raise InvalidAction(build_action_error(problems), path)
-        self._views.record_action(action, self._membership.may_see, self._channel)
-        view = self._views.find(action, self._membership.may_see, self._channel)
-        return self._in_view_channel(
-            self._with_shown_event(event, action, view.event_id if view else None), action
-        )
+        self._views.record_action(action, may_see, self._channel)
+        view = self._views.find(action, may_see, self._channel)
+        shown = view.event_id if view else None
+        return self._in_view_channel(self._with_shown_event(event, action, shown), action)
 
-    def _with_shown_event(self, event: Event, action: UiAction, shown_event_id: str | None) -> Event:
-        """An action that names the event which showed its view; what the page said itself stays."""
-        if action.shown is not None or shown_event_id is None:
+    def _with_shown_event(self, event: Event, action: UiAction, shown: str | None) -> Event:
+        """Return the action with the id of the event that showed its view, unless the page sent one."""
+        if action.shown is not None or shown is None:
             return event
-        action = structs.replace(action, shown=shown_event_id)
-        return self._membership.app.catalog.build_event(action, id=event.id, origin="ui", scope=event.scope)
+        action = structs.replace(action, shown=shown)
+        return TurnEvent(action, event.scope, "ui").build(self._membership.app.catalog, event.id)
 
     def _in_view_channel(self, event: Event, action: UiAction) -> Event:
-        """An action in the channel of its view: whoever showed it answers."""
         view = self._views.find(action, self._membership.may_see, self._channel)
         if view is None or view.channel is None:
             return event
         return structs.replace(event, scope=structs.replace(event.scope, channel=view.channel))
 
-    async def _with_scope(self, event: Event) -> list[Event] | int:
-        """An event with the scope of what it answers; the old seq of an answer given before."""
-        call_id = get_answered_call_id(event.payload)
-        if call_id is None or isinstance(event.payload, UnknownPayload):
-            return list(self._fan_out_stop(event)) if is_stop(event.payload) else [self._with_new_turn(event)]
+    # scopes
+
+    async def _with_scope(self, event: Event) -> list[Event] | StoredAnswer:
+        """Return the events of a posted event, or the position of an answer that the log has already."""
+        payload = event.payload
+        call_id = get_answered_call_id(payload)
+        if isinstance(payload, UiCommand) and isinstance(payload.command, Stop):
+            return self._fan_out_stop(event)
+        if call_id is None or isinstance(payload, UnknownPayload):
+            return [self._with_new_turn(event)]
+
         try:
             scope, call = find_waiting_call(self._driver.tree, call_id)
         except NotFound:
-            return await self._previous_answer(event.payload, call_id)
-        if (
-            isinstance(event.payload, ApprovalDecision) and call.approval_request is None
-        ):  # another process runs it
-            return await self._previous_answer(event.payload, call_id)
-        if not self._membership.may_see(scope.channel):
+            return await self._previous_answer(payload, call_id)
+        # the call is approved already, and another process runs it
+        if isinstance(payload, ApprovalDecision) and call.approval_request is None:
+            return await self._previous_answer(payload, call_id)
+        return await self._answer_events(event, payload, scope, call)
+
+    async def _answer_events(
+        self, event: Event, answer: Payload, scope: Scope, call: OpenCall
+    ) -> list[Event]:
+        """Build the events of an answer to an open call, or raise if this member may not give it."""
+        membership = self._membership
+        call_id = call.call.call_id
+        if not membership.may_see(scope.channel):
             raise NotFound(f"no call {call_id[:80]} waits for an answer")
-        if not self._membership.may_answer(call):
-            log.warning("%s has no role that may answer %s", self._membership.principal.name, call_id)
+        if not membership.may_answer(call):
+            log.warning("%s has no role that may answer %s", membership.principal.name, call_id)
             problem = f"{call_id} is for another process: expected the role {EXECUTOR} or {OWNER}"
             raise InvalidEvent(problem, "$.payload.call_id")
-        if event.id.startswith(REMOTE_ANSWER_PREFIX) and event.id != remote_answer_id(
-            self._membership.session_id, scope.agent_id, call_id
-        ):
+        own_id = remote_answer_id(membership.session_id, scope.agent_id, call_id)
+        if event.id.startswith(REMOTE_ANSWER_PREFIX) and event.id != own_id:
             raise InvalidEvent("expected an id of your own, not the one of another answer", "$.id")
-        if isinstance(event.payload, ToolResult):
-            self._check_images(event.payload)
+        if isinstance(answer, ToolResult):
+            self._check_images(answer)
         if call.approval_request is not None and is_approval_expired(call.approval_request, now_ms()):
             await self._append_expiry(scope, call.approval_request)
-        scope = structs.replace(scope, actor=self._membership.principal.name)
-        items = checked_answer_events(event.payload, scope, call, self._membership.effective_roles, now_ms())
-        catalog = self._membership.app.catalog
+
+        scope = structs.replace(scope, actor=membership.principal.name)
+        first, *others = checked_answer_events(answer, scope, call, membership.effective_roles, now_ms())
+        catalog = membership.app.catalog
         return [
-            catalog.build_event(
-                item.payload, id=new_id("evt_") if number else event.id, origin=item.origin, scope=item.scope
-            )
-            for number, item in enumerate(items)
+            first.build(catalog, event.id),
+            *[item.build(catalog, new_id("evt_")) for item in others],
         ]
 
     async def _append_expiry(self, scope: Scope, request: ApprovalRequest) -> None:
-        """Write down that an approval has expired: it stays so when the clock is set back."""
-        over = ApprovalDecision(call_id=request.call_id, args_hash=request.args_hash, decision="expired")
+        """Append that an approval has expired, so that it stays so if the clock is set back."""
+        decision = ApprovalDecision(call_id=request.call_id, args_hash=request.args_hash, decision="expired")
         event_id = closing_id("approval", f"{scope.agent_id}:{request.call_id}:{request.args_hash}")
-        event = self._membership.app.catalog.build_event(over, id=event_id, origin="system", scope=scope)
+        event = TurnEvent(decision, scope, "system").build(self._membership.app.catalog, event_id)
         await self._log.append(self._membership.session_id, [event])
 
-    def _check_images(self, result: ToolResult) -> None:
-        """Refuse pictures from elsewhere: the provider of a model would fetch any address that it gets."""
-        own = (
-            "data:image/",
-            f"api/blobs/{self._membership.session_id}/",
-            f"/api/blobs/{self._membership.session_id}/",
-        )
-        for number, image in enumerate(result.images):
-            if not image.src.startswith(own):
-                problem = f"expected a blob of this session or a data URI, got {quote(image.src)}"
-                raise InvalidEvent(problem, f"$.payload.images[{number}].src")
-
-    def _fan_out_stop(self, event: Event) -> Iterator[Event]:
-        """A stop in each channel that this member may stop."""
-        for number, channel in enumerate(self._membership.stoppable_channels):
-            more = f"evt_{sha256(f'{event.id}:{channel}'.encode()).hexdigest()[:32]}"
+    def _fan_out_stop(self, event: Event) -> list[Event]:
+        """Return a stop for each channel that this member may stop; the first has the posted id."""
+        events: list[Event] = []
+        for channel in self._membership.stoppable_channels:
+            event_id = event.id
+            if events:
+                event_id = f"evt_{sha256(f'{event.id}:{channel}'.encode()).hexdigest()[:32]}"
             scope = structs.replace(event.scope, channel=channel)
-            yield structs.replace(event, scope=scope, id=more if number else event.id)
+            events.append(structs.replace(event, scope=scope, id=event_id))
+        return events
 
     def _with_new_turn(self, event: Event) -> Event:
-        """An action that answers nothing opens a turn; so does a command that a process is to carry out."""
-        told = isinstance(event.payload, UiCommand) and command_opens_turn(event.payload.command)
-        if not isinstance(event.payload, UiAction) and not (told and self._membership.app.claude_code):
+        """Return an action, or a command that becomes a prompt, in a new turn; other events unchanged."""
+        payload = event.payload
+        is_prompt = (
+            self._membership.app.claude_code is not None
+            and isinstance(payload, UiCommand)
+            and command_opens_turn(payload.command)
+        )
+        if not isinstance(payload, UiAction) and not is_prompt:
             return event
         return structs.replace(event, scope=structs.replace(event.scope, trace_id=new_id("tr_")))
 
-    async def _previous_answer(self, answer: Payload, call_id: str) -> int:
-        """The seq of the same answer, given before; another one is a conflict."""
-        agents = self._driver.tree.open.values()  # now: while the log is read the call may end
+    # earlier answers
+
+    async def _previous_answer(self, answer: Payload, call_id: str) -> StoredAnswer:
+        """Return the position of the same answer in the log. Raise `Conflict` for a different one."""
+        # before the log is read: the call may end meanwhile
+        agents = self._driver.tree.open.values()
         trace = next((agent.scope.trace_id for agent in agents if call_id in agent.calls), None)
         row = await self._log.closing_event(self._membership.session_id, call_id)
-        if not isinstance(answer, ToolResult):  # a decision, or an input: the call may still run
+        # a decision or an input does not end its call
+        if not isinstance(answer, ToolResult):
             row = await self._find_answer(answer, call_id, row.trace if row else trace) or row
         if row is None or not self._membership.may_see(row.channel):
             raise NotFound(f"no call {call_id} waits for an answer")
-        return self._same_answer_seq(answer, call_id, self._decode_payload(row), row.seq)
+        self._require_same_answer(answer, call_id, self._decode_payload(row))
+        return StoredAnswer(row.seq)
 
-    def _same_answer_seq(
-        self, answer: Payload | UnknownPayload, call_id: str, earlier: Payload | UnknownPayload, place: int
-    ) -> int:
-        """The place of an answer that comes again; another one is a conflict."""
+    def _require_same_answer(
+        self, answer: Payload | UnknownPayload, call_id: str, earlier: Payload | UnknownPayload
+    ) -> None:
         if earlier != answer:
             raise Conflict(f"{call_id} has another answer already", self._driver.tree.last_seq)
-        return place
 
     async def _find_answer(self, answer: Payload, call_id: str, trace: str | None) -> Row | None:
-        """The first answer of its kind to a call, in the turn of the call."""
-        place = await self._log.turn_bounds(self._membership.session_id, trace) if trace else None
-        after, kind = (
-            (place[0] - 1 if place else -1),
-            self._membership.app.catalog.get_type_name(type(answer)),
-        )
-        while place and (page := await self._log.read(self._membership.session_id, after, replay_from=-1)):
+        """Return the first answer of this type to a call, in the turn of the call."""
+        bounds = await self._log.turn_bounds(self._membership.session_id, trace) if trace else None
+        if bounds is None:
+            return None
+        type_name = self._membership.app.catalog.get_type_name(type(answer))
+        after = bounds[0] - 1
+        while page := await self._log.read(self._membership.session_id, after, replay_from=-1):
             for row in page:
-                if (row.type, row.trace) == (kind, trace) and get_answered_call_id(
-                    self._decode_payload(row)
-                ) == call_id:
+                if row.type != type_name or row.trace != trace:
+                    continue
+                if get_answered_call_id(self._decode_payload(row)) == call_id:
                     return row
             after = page.last
         return None

@@ -1,7 +1,7 @@
-"""By which code something is made: a name for it that changes when the code does.
+"""A fingerprint of the code of classes and functions: it changes when the code changes.
 
-It is a hash of the modules that classes and functions come from and, in turn, of those that these take names
-from. The standard library, and packages of others that are installed, are left out.
+It is a hash of the modules that define them and, recursively, of the modules whose names these use. The
+standard library and installed packages are left out.
 """
 
 import secrets
@@ -15,54 +15,58 @@ from types import FunctionType, ModuleType
 INSTALL_DIRS = ("site-packages", "dist-packages")
 
 
-def code_fingerprint(*made: object) -> str:
-    """What these are made by. Where there is no source to read, it is unlike anything before."""
-    roots = sorted({name for each in made if not is_stdlib(name := defining_module(each))})
-    own = {name.partition(".")[0] for name in roots}
+def code_fingerprint(*objects: object) -> str:
+    """Return the fingerprint of the code of these objects; a random one if a source cannot be read."""
+    modules = {defining_module(value) for value in objects}
+    roots = sorted(name for name in modules if not is_stdlib(name))
+    packages = {name.partition(".")[0] for name in roots}
     sources: dict[str, bytes] = {}
     try:
         for name in roots:
-            collect_sources(name, own, sources)
-        whole = all(name in sources for name in roots)
+            collect_sources(name, packages, sources)
     except OSError:
-        whole = False
-    if not whole:
+        return secrets.token_hex(8)
+    if any(name not in sources for name in roots):
         return secrets.token_hex(8)
     return sha256(b"\0".join(sources[name] for name in sorted(sources))).hexdigest()[:16]
 
 
-def collect_sources(name: str, own: set[str], sources: dict[str, bytes]) -> None:
-    """The source of a module, and of those it takes names from, as far as they are the application's."""
-    waiting = [name]
-    while waiting:
-        module = sys.modules.get(name := waiting.pop())
+def collect_sources(root: str, packages: set[str], sources: dict[str, bytes]) -> None:
+    """Add the sources of a module, and of the application's modules whose names it uses, to `sources`."""
+    pending = [root]
+    while pending:
+        name = pending.pop()
+        module = sys.modules.get(name)
         file = getattr(module, "__file__", None)
-        if module is None or file is None or name in sources or not is_application_module(name, file, own):
+        if module is None or file is None or name in sources:
             continue
-        sources[name] = Path(file).read_bytes()
-        waiting += referenced_modules(module)
+        if is_application_module(name, file, packages):
+            sources[name] = Path(file).read_bytes()
+            pending += referenced_modules(module)
 
 
 def referenced_modules(module: ModuleType) -> Iterator[str]:
-    """The modules of what has a name in a module."""
+    """Yield the modules that define the values in a module's namespace."""
     for value in list(vars(module).values()):
         yield value.__name__ if isinstance(value, ModuleType) else defining_module(value)
 
 
 def defining_module(value: object) -> str:
-    """The module that something comes from: of a partial, that of its function."""
+    """Return the module of a class or function, of a partial's function, or of a value's class."""
     if isinstance(value, partial):
         return defining_module(value.func)
-    return (value if isinstance(value, type | FunctionType) else type(value)).__module__
+    if isinstance(value, type | FunctionType):
+        return value.__module__
+    return type(value).__module__
 
 
 def is_stdlib(name: str) -> bool:
-    """Whether a module comes with Python."""
     return name.partition(".")[0] in sys.stdlib_module_names
 
 
-def is_application_module(name: str, file: str, own: set[str]) -> bool:
-    """Whether a module is a part of the application, or of this package."""
+def is_application_module(name: str, file: str, packages: set[str]) -> bool:
+    """Return whether a module belongs to one of the packages, or is not installed."""
     if is_stdlib(name):
         return False
-    return name.partition(".")[0] in own or not any(place in file for place in INSTALL_DIRS)
+    is_installed = any(folder in file for folder in INSTALL_DIRS)
+    return name.partition(".")[0] in packages or not is_installed

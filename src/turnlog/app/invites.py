@@ -1,7 +1,7 @@
-"""Which invites are good, and what a change of members does to them (protocol section 8.5). Pure.
+"""Which invites can be used, and how a change of members affects them (protocol section 8.5). Pure.
 
-An invite is a link for one person, or an invitation of a principal. It is open in the head of its session
-from `session.invite` until it is used or ends. It dies with the right of its maker to invite to its roles.
+An invite is a link for one person, or an invitation of a principal. The session's record has it from
+`session.invite` until it is used or ends. It ends when its maker loses the right to invite to its roles.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,63 +17,60 @@ MAX_OPEN_INVITES = 32  # of one session
 INVITE_MS = 7 * 24 * 3600 * 1000
 
 
-def session_roles(head: SessionRecord, principal: str) -> frozenset[str]:
-    """Return the roles of a principal in a session; none for who is no member."""
-    return frozenset(head.members.get(principal, ())) - SERVER_ROLES
+def session_roles(record: SessionRecord, principal: str) -> frozenset[str]:
+    """Return the session roles of a principal; empty if it is no member."""
+    return frozenset(record.members.get(principal, ())) - SERVER_ROLES
 
 
-def may_maker_invite(head: SessionRecord, app: App, invite: OpenInvite) -> bool:
-    """Whether the maker of an invite may invite to its roles now.
+def may_maker_invite(record: SessionRecord, app: App, invite: OpenInvite) -> bool:
+    """Return whether the maker of an invite may invite to its roles now.
 
-    The right of a server role is not in the log: an invite that was made by it stands until it ends.
+    The log has no server roles, so an invite that was made by an operator stays valid until it ends.
     """
     if invite.as_operator:
         return True
-    seat = membership_of(Principal(invite.by), head, app)
-    return seat is not None and seat.may_invite(invite.roles)
+    membership = membership_of(Principal(invite.by), record, app)
+    return membership is not None and membership.may_invite(invite.roles)
 
 
 def end_reason(
-    head: SessionRecord, app: App, invite: OpenInvite, now_ms: int
+    record: SessionRecord, app: App, invite: OpenInvite, now_ms: int
 ) -> Literal["expired", "revoked"] | None:
-    """Return why an open invite can be used no more; None if it can."""
+    """Return why an open invite cannot be used any more; None if it can."""
     if invite.expires_ms <= now_ms:
         return "expired"
-    return None if may_maker_invite(head, app, invite) else "revoked"
+    return None if may_maker_invite(record, app, invite) else "revoked"
 
 
-def invites_without_right(head: SessionRecord, app: App) -> list[str]:
+def invites_without_right(record: SessionRecord, app: App) -> list[str]:
     """Return the open invites whose maker may not invite to their roles any more."""
-    return [name for name, invite in head.invites.items() if not may_maker_invite(head, app, invite)]
+    return [name for name, invite in record.invites.items() if not may_maker_invite(record, app, invite)]
 
 
-def expired_invites(head: SessionRecord, now_ms: int) -> list[str]:
-    """Return the open invites whose time is over."""
-    return [name for name, invite in head.invites.items() if invite.expires_ms <= now_ms]
+def expired_invites(record: SessionRecord, now_ms: int) -> list[str]:
+    return [name for name, invite in record.invites.items() if invite.expires_ms <= now_ms]
 
 
-def invites_for_principal(head: SessionRecord, principal: str) -> list[str]:
-    """Return the open invites of a principal; those of a session have one for each at most."""
-    return [name for name, invite in head.invites.items() if invite.principal == principal]
+def invites_for_principal(record: SessionRecord, principal: str) -> list[str]:
+    """Return the ids of a principal's open invitations."""
+    return [name for name, invite in record.invites.items() if invite.principal == principal]
 
 
 def check_roles_are_free(
-    head: SessionRecord,
+    record: SessionRecord,
     app: App,
     roles: Iterable[str],
     principal: str | None,
     ignored_invites: Collection[str] = (),
 ) -> None:
-    """Raise `LimitReached` if a role that one person may have would get a second one.
+    """Raise `LimitReached` if a unique role would get a second person.
 
-    An open invite for the role counts as a person, unless it is `passed_over`.
+    An open invite for the role counts as a person, unless it is in `ignored_invites`.
     """
     for role in sorted(app.roles.unique.intersection(roles)):
-        holders = [name for name, own in head.members.items() if role in own and name != principal]
-        if holders:
-            raise LimitReached(f"one person can be {role} here, and {holders[0]} is")
-        open_ = [
-            name for name, one in head.invites.items() if role in one.roles and name not in ignored_invites
-        ]
-        if open_:
-            raise LimitReached(f"one person can be {role} here, and an invite is open; revoke it first")
+        for name, member_roles in record.members.items():
+            if role in member_roles and name != principal:
+                raise LimitReached(f"one person can be {role} here, and {name} is")
+        for invite_id, invite in record.invites.items():
+            if role in invite.roles and invite_id not in ignored_invites:
+                raise LimitReached(f"one person can be {role} here, and an invite is open; revoke it first")

@@ -1,13 +1,16 @@
-"""Changes of members and invites: each is decided from the head of a session and appended.
+"""Changes of members and invites: each is decided from the session's record and appended.
 
-An append is refused if members or invites have changed since the head was read, and the decision is made
-again: two people who redeem a link at once, or a redemption and a revocation, cannot cross. Whoever loses a
-right by a change of members loses the streams and the invites that it gave, with the same append.
+If members or invites have changed since the record was read, the append fails and the decision is made
+again: of two people who redeem a link at once, or of a redemption and a revocation, only one succeeds. A
+principal that loses a right loses the streams and the invites that depend on it with the same append.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, NamedTuple
 
+from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_unchanged
 from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.app.app import App
 from turnlog.app.invites import (
@@ -21,8 +24,7 @@ from turnlog.app.invites import (
     session_roles,
 )
 from turnlog.app.membership import Membership, Principal, membership_of
-from turnlog.app.messages import build_event
-from turnlog.errors import CallerError, Conflict, Forbidden, LimitReached, NotFound
+from turnlog.errors import CallerError, Forbidden, LimitReached, NotFound
 from turnlog.events import (
     Event,
     Payload,
@@ -37,25 +39,32 @@ from turnlog.log import Log, OpenInvite, SessionRecord, envelope_json
 from turnlog.log.append import apply_to_record
 
 EndReason = Literal["revoked", "declined", "expired"]
+# ends the streams of a session that a durable change of members forbids
 RevokeStreams = Callable[[str, SessionMember], None]
-"""Ends what a change of members took the right to, in a session, as soon as the change is durable."""
 MAX_LISTED_INVITES = 100  # invitations of one person in an answer
 
 
 class OwnInvite(Forbidden):
-    """Who made an invite wants to use it."""
+    """The maker of an invite may not use it."""
 
 
 class Decision(NamedTuple):
-    """Events to append. `main` is the one whose seq is the answer; `refusal` is raised after the append."""
+    """Events to append. `main` is the index of the one whose seq is returned; `refusal` is raised after."""
 
     events: Sequence[Event]
     main: int = 0
     refusal: CallerError | None = None
 
 
+@dataclass(slots=True)
+class DecisionPlan(AppendPlan):
+    """The events of a decision, and the decision."""
+
+    decision: Decision = field(kw_only=True)
+
+
 class MemberChange(NamedTuple):
-    """Where a change of members is; `invite_id` names the invitation that was made in its place."""
+    """The seq of a change of members; `invite_id` names the invitation that was made in its place."""
 
     seq: int
     invite_id: str | None = None
@@ -64,7 +73,7 @@ class MemberChange(NamedTuple):
 class ListedInvite(NamedTuple):
     """An open invite and its session."""
 
-    head: SessionRecord
+    record: SessionRecord
     invite_id: str
     invite: OpenInvite
 
@@ -79,7 +88,7 @@ class MemberChanges:
         revoke_streams: RevokeStreams,
         open_session: Callable[[SessionRecord], Awaitable[object]],
     ) -> None:
-        """`touch` opens a session in this process: who follows it hears of the change."""
+        """`open_session` opens the session's driver, which observers of changes need."""
         self._log = log
         self._apps = apps
         self._revoke_streams = revoke_streams
@@ -90,18 +99,19 @@ class MemberChanges:
     async def change_roles(
         self, membership: Membership, principal: str, roles: Sequence[str], now_ms: int
     ) -> MemberChange:
-        """Give a principal roles, or with none take them all. A person who is no member is invited."""
+        """Set the roles of a principal; none removes it. A principal that is no member is invited."""
         invite_id = new_id("inv_")
 
-        def decide(head: SessionRecord, app: App) -> Decision:
-            now = current_membership(membership, head, app)
-            if now.is_protected(principal):
-                raise Forbidden("only an operator may change the roles of who made the session")
-            if not now.may_change_roles(roles, principal):
+        def decide(record: SessionRecord, app: App) -> Decision:
+            current = current_membership(membership, record, app)
+            if current.is_protected(principal):
+                raise Forbidden("only an operator may change the roles of the session's creator")
+            if not current.may_change_roles(roles, principal):
                 raise Forbidden("only the owner of a session may do this")
-            if roles and not session_roles(head, principal) and principal != membership.principal.name:
-                return invite_decision(membership, head, app, invite_id, roles, principal, now_ms)
-            return role_change_decision(membership, head, app, principal, roles)
+            is_self = principal == membership.principal.name
+            if roles and not session_roles(record, principal) and not is_self:
+                return invite_decision(membership, record, app, invite_id, roles, principal, now_ms)
+            return role_change_decision(membership, record, app, principal, roles)
 
         events, seq = await self._append(membership.session_id, decide)
         is_invite = any(isinstance(event.payload, SessionInvite) for event in events)
@@ -112,36 +122,34 @@ class MemberChanges:
     async def make_link(
         self, membership: Membership, roles: Sequence[str], invite_id: str, now_ms: int
     ) -> None:
-        """Open an invite for whoever redeems it; the same id again changes nothing."""
+        """Open an invite that any principal may redeem, once. The same id again changes nothing."""
         if await self._log.find_events(membership.session_id, [invite_event_id("made", invite_id)]):
             return
 
-        def decide(head: SessionRecord, app: App) -> Decision:
-            if not current_membership(membership, head, app).may_invite(roles):
+        def decide(record: SessionRecord, app: App) -> Decision:
+            if not current_membership(membership, record, app).may_invite(roles):
                 raise Forbidden("you may not make links for these roles in this session")
-            return invite_decision(membership, head, app, invite_id, roles, None, now_ms)
+            return invite_decision(membership, record, app, invite_id, roles, None, now_ms)
 
         await self._append(membership.session_id, decide)
 
     async def revoke_invite(self, membership: Membership, invite_id: str) -> int:
-        """End an invite; its maker may, and an owner."""
+        """End an invite. Its maker and owners may do this."""
+        name = membership.principal.name
 
-        def decide(head: SessionRecord, app: App) -> Decision:
-            invite = get_open_invite(head, invite_id)
-            if (
-                invite.by != membership.principal.name
-                and not current_membership(membership, head, app).is_owner
-            ):
-                raise Forbidden("only who made an invite, or an owner, may revoke it")
-            return Decision([invite_end_event(app, invite_id, "revoked", membership.principal.name)])
+        def decide(record: SessionRecord, app: App) -> Decision:
+            invite = get_open_invite(record, invite_id)
+            if invite.by != name and not current_membership(membership, record, app).is_owner:
+                raise Forbidden("only the maker of an invite, or an owner, may revoke it")
+            return Decision([invite_end_event(app, invite_id, "revoked", name)])
 
-        return await self._end_invite(membership.session_id, invite_id, membership.principal.name, decide)
+        return await self._end_invite(membership.session_id, invite_id, name, decide)
 
     async def decline_invite(self, principal: Principal, session_id: str, invite_id: str) -> int:
-        """End an invitation of the principal's own."""
+        """End an invitation of this principal."""
 
-        def decide(head: SessionRecord, app: App) -> Decision:
-            if get_open_invite(head, invite_id).principal != principal.name:
+        def decide(record: SessionRecord, app: App) -> Decision:
+            if get_open_invite(record, invite_id).principal != principal.name:
                 raise invite_not_found()
             return Decision([invite_end_event(app, invite_id, "declined", principal.name)])
 
@@ -150,7 +158,7 @@ class MemberChanges:
     async def _end_invite(
         self, session_id: str, invite_id: str, actor: str, decide: Callable[[SessionRecord, App], Decision]
     ) -> int:
-        """Append the end of an invite; where this actor has ended it before, return where."""
+        """Append the end of an invite and return its seq, also if this actor has ended it before."""
         try:
             return (await self._append(session_id, decide))[1]
         except NotFound:
@@ -162,7 +170,7 @@ class MemberChanges:
     # using invites
 
     async def accept_invite(self, principal: Principal, session_id: str, invite_id: str, now_ms: int) -> int:
-        """Make a principal a member by an invitation of its own; again, return where that is."""
+        """Make a principal a member by its invitation. Return the seq, also if it was accepted before."""
         try:
             return await self.redeem_invite(principal.name, session_id, invite_id, now_ms, is_link=False)
         except NotFound:
@@ -181,97 +189,118 @@ class MemberChanges:
         is_link: bool = True,
         name: str | None = None,
     ) -> int:
-        """Make a principal a member by an open invite, which is used up; `name` is what people call it.
+        """Make a principal a member by an open invite, which ends with it; `name` is a display name.
 
-        Raise `NotFound` if the invite is not open or not for this principal. An invite that is found expired
-        ends with that: a clock that goes back does not open it again.
+        Raise `NotFound` if the invite is not open or not for this principal. The end of an expired invite is
+        appended, so that it does not open again if the clock is set back.
         """
+        invited = None if is_link else principal
 
-        def decide(head: SessionRecord, app: App) -> Decision:
-            invite = get_open_invite(head, invite_id)
-            if invite.principal != (None if is_link else principal):
+        def decide(record: SessionRecord, app: App) -> Decision:
+            invite = get_open_invite(record, invite_id)
+            if invite.principal != invited:
                 raise invite_not_found()
-            if reason := end_reason(head, app, invite, now_ms):
-                return Decision([invite_end_event(app, invite_id, reason, None)], refusal=invite_not_found())
-            check_redeemer(head, invite, principal)
-            return join_decision(head, app, invite_id, invite, principal, name)
+            reason = end_reason(record, app, invite, now_ms)
+            if reason is not None:
+                end = invite_end_event(app, invite_id, reason, None)
+                return Decision([end], refusal=invite_not_found())
+            check_redeemer(record, invite, principal)
+            return join_decision(record, app, invite_id, invite, principal, name)
 
         return (await self._append(session_id, decide))[1]
 
-    # looking
+    # reading
 
     async def find_usable_invite(
         self, session_id: str, invite_id: str, now_ms: int
     ) -> tuple[SessionRecord, OpenInvite]:
         """Return an invite that can be used now, and its session; raise `NotFound` if it cannot."""
-        head = await self._log.info(session_id)
-        app, invite = self._apps.get(head.app), get_open_invite(head, invite_id)
-        if head.closed or app is None or end_reason(head, app, invite, now_ms):
+        record = await self._log.info(session_id)
+        app = self._apps.get(record.app)
+        invite = get_open_invite(record, invite_id)
+        if record.closed or app is None or end_reason(record, app, invite, now_ms):
             raise invite_not_found()
-        return head, invite
+        return record, invite
 
     async def list_session_invites(self, membership: Membership, now_ms: int) -> list[ListedInvite]:
-        """Return the open invites of a session; who may invite there sees them."""
-        head = membership.head
+        """Return the open invites of a session. Raise `Forbidden` for a member who may not invite."""
+        record = membership.record
         if not membership.invitable_roles and not membership.is_owner:
             raise Forbidden("you may not invite to this session")
-        gone = expired_invites(head, now_ms)
-        return [ListedInvite(head, name, one) for name, one in head.invites.items() if name not in gone]
+        expired = expired_invites(record, now_ms)
+        return [
+            ListedInvite(record, invite_id, invite)
+            for invite_id, invite in record.invites.items()
+            if invite_id not in expired
+        ]
 
     async def list_principal_invites(self, principal: Principal, now_ms: int) -> list[ListedInvite]:
-        """Return the open invitations of a principal, to those sessions that were active last."""
-        found = [
-            ListedInvite(head, name, head.invites[name])
-            for head in await self._log.invitations(principal.name, MAX_LISTED_INVITES)
-            if head.app in self._apps and not head.closed
-            for name in invites_for_principal(head, principal.name)
-            if end_reason(head, self._apps[head.app], head.invites[name], now_ms) is None
-        ]
-        return sorted(found, key=lambda one: one.invite.expires_ms, reverse=True)
+        """Return the open invitations of a principal, in the sessions that were active last."""
+        listed: list[ListedInvite] = []
+        for record in await self._log.invitations(principal.name, MAX_LISTED_INVITES):
+            app = self._apps.get(record.app)
+            if app is None or record.closed:
+                continue
+            for invite_id in invites_for_principal(record, principal.name):
+                invite = record.invites[invite_id]
+                if end_reason(record, app, invite, now_ms) is None:
+                    listed.append(ListedInvite(record, invite_id, invite))
+        return sorted(listed, key=lambda item: item.invite.expires_ms, reverse=True)
 
     # appending
 
     async def _append(
         self, session_id: str, decide: Callable[[SessionRecord, App], Decision]
     ) -> tuple[Sequence[Event], int]:
-        """Append what is decided; when members or invites have changed meanwhile, decide again."""
-        while True:
-            head = await self._log.info(session_id)
-            if head.app not in self._apps:
+        """Append a decision. If members or invites have changed meanwhile, decide again.
+
+        Return the events and the seq of the main one. Raise the decision's refusal after the append.
+        """
+
+        async def make_plan() -> DecisionPlan:
+            record = await self._log.info(session_id)
+            app = self._apps.get(record.app)
+            if app is None:
                 raise NotFound(f"no session {session_id[:80]}")
-            events, main, refusal = decide(head, self._apps[head.app])
-            changes = [event.payload for event in events if isinstance(event.payload, SessionMember)]
-            if changes:
-                await self._open_session(head)
-            try:
-                seqs = await self._log.append(session_id, events, expected_members_seq=head.members_seq)
-            except Conflict as conflict:
-                if conflict.last == head.last:
-                    raise
-                continue
-            for change in changes:
-                self._revoke_streams(session_id, change)  # from here: a driver that is busy looks later
-            if refusal is not None:
-                raise refusal
-            return events, seqs[main]
+            decision = decide(record, app)
+            if member_changes_in(decision.events):
+                await self._open_session(record)
+            expected = {"expected_members_seq": record.members_seq}
+            return DecisionPlan(decision.events, record.last, expected, decision=decision)
+
+        appended = await append_if_unchanged(partial(self._log.append, session_id), make_plan)
+        assert appended is not None
+        plan, seqs = appended
+        # at once: the driver may be busy, and would observe the change later
+        for change in member_changes_in(plan.events):
+            self._revoke_streams(session_id, change)
+        if plan.decision.refusal is not None:
+            raise plan.decision.refusal
+        return plan.events, seqs[plan.decision.main]
 
     async def _seq_of(self, session_id: str, event_id: str, actor: str) -> int | None:
-        """Return where an event of an actor is."""
+        """Return the seq of an event, or None if the log has it not, or from another actor."""
         row = (await self._log.find_events(session_id, [event_id])).get(event_id)
-        return row.seq if row and decode_envelope(envelope_json(row)).actor == actor else None
+        if row is None or decode_envelope(envelope_json(row)).actor != actor:
+            return None
+        return row.seq
 
 
-def current_membership(membership: Membership, head: SessionRecord, app: App) -> Membership:
-    """Return the seat of the same principal as the head has it now."""
-    found = membership_of(membership.principal, head, app)
-    if found is None:
-        raise NotFound(f"no session {head.session_id}")
-    return found
+def member_changes_in(events: Sequence[Event]) -> list[SessionMember]:
+    return [event.payload for event in events if isinstance(event.payload, SessionMember)]
 
 
-def get_open_invite(head: SessionRecord, invite_id: str) -> OpenInvite:
+def current_membership(membership: Membership, record: SessionRecord, app: App) -> Membership:
+    """Return the membership of the same principal as of this record. Raise `NotFound` without one."""
+    current = membership_of(membership.principal, record, app)
+    if current is None:
+        raise NotFound(f"no session {record.session_id}")
+    return current
+
+
+def get_open_invite(record: SessionRecord, invite_id: str) -> OpenInvite:
     """Return an open invite; raise `NotFound` if there is none."""
-    invite = head.invites.get(invite_id)
+    invite = record.invites.get(invite_id)
     if invite is None:
         raise invite_not_found()
     return invite
@@ -281,44 +310,46 @@ def invite_not_found() -> NotFound:
     return NotFound("no such invite is open: it was used or revoked, or it has expired")
 
 
-def check_redeemer(head: SessionRecord, invite: OpenInvite, principal: str) -> None:
-    """Raise Forbidden for who made the invite, and for who is a member already."""
+def check_redeemer(record: SessionRecord, invite: OpenInvite, principal: str) -> None:
+    """Raise `Forbidden` for the maker of the invite, and for a member."""
     if principal == invite.by:
         raise OwnInvite("you made this link; send it to the person you invite")
-    if session_roles(head, principal):
+    if session_roles(record, principal):
         raise Forbidden("you are a member of this session already")
 
 
 def join_decision(
-    head: SessionRecord, app: App, invite_id: str, invite: OpenInvite, principal: str, name: str | None
+    record: SessionRecord, app: App, invite_id: str, invite: OpenInvite, principal: str, name: str | None
 ) -> Decision:
     """Make a principal a member by an invite; other invitations of the same principal end."""
-    others = [one for one in invites_for_principal(head, principal) if one != invite_id]
-    check_roles_are_free(head, app, invite.roles, principal, [invite_id, *others])
+    others = [other for other in invites_for_principal(record, principal) if other != invite_id]
+    check_roles_are_free(record, app, invite.roles, principal, [invite_id, *others])
     member = SessionMember(principal=principal, roles=invite.roles, name=name, invite_id=invite_id)
-    joined = system_event(app, member, principal, invite_event_id("used", invite_id))
-    return Decision([joined, *[invite_end_event(app, one, "revoked", principal) for one in others]])
+    join_event = system_event(app, member, principal, invite_event_id("used", invite_id))
+    ends = [invite_end_event(app, other, "revoked", principal) for other in others]
+    return Decision([join_event, *ends])
 
 
 def invite_decision(
     membership: Membership,
-    head: SessionRecord,
+    record: SessionRecord,
     app: App,
     invite_id: str,
     roles: Sequence[str],
     principal: str | None,
     now_ms: int,
 ) -> Decision:
-    """Open an invite. Invites that have expired end with it, and the earlier one of the same principal."""
-    gone: dict[str, EndReason] = dict.fromkeys(expired_invites(head, now_ms), "expired")
-    for earlier in invites_for_principal(head, principal) if principal else ():
-        gone.setdefault(earlier, "revoked")
-    if len(head.invites) - len(gone) >= MAX_OPEN_INVITES:
+    """Open an invite, and end expired ones and an earlier one of the same principal."""
+    ending: dict[str, EndReason] = dict.fromkeys(expired_invites(record, now_ms), "expired")
+    if principal is not None:
+        for earlier in invites_for_principal(record, principal):
+            ending.setdefault(earlier, "revoked")
+    if len(record.invites) - len(ending) >= MAX_OPEN_INVITES:
         raise LimitReached(f"the session has {MAX_OPEN_INVITES} open invites; revoke some first")
-    check_roles_are_free(head, app, roles, principal, gone)
+    check_roles_are_free(record, app, roles, principal, ending)
 
     by = membership.principal.name
-    as_member = membership_of(Principal(by), head, app)
+    as_member = membership_of(Principal(by), record, app)
     invite = SessionInvite(
         invite_id=invite_id,
         roles=tuple(roles),
@@ -326,25 +357,25 @@ def invite_decision(
         expires_ms=now_ms + INVITE_MS,
         as_operator=as_member is None or not as_member.may_invite(roles),
     )
-    opened = system_event(app, invite, by, invite_event_id("made", invite_id))
-    ends = [
-        invite_end_event(app, one, reason, None if reason == "expired" else by)
-        for one, reason in gone.items()
-    ]
-    return Decision([*ends, opened], main=len(ends))
+    events: list[Event] = []
+    for ending_id, reason in ending.items():
+        events.append(invite_end_event(app, ending_id, reason, None if reason == "expired" else by))
+    events.append(system_event(app, invite, by, invite_event_id("made", invite_id)))
+    return Decision(events, main=len(events) - 1)
 
 
 def role_change_decision(
-    membership: Membership, head: SessionRecord, app: App, principal: str, roles: Sequence[str]
+    membership: Membership, record: SessionRecord, app: App, principal: str, roles: Sequence[str]
 ) -> Decision:
-    """Change the roles of a principal at once; invites whose maker loses the right to them end with it."""
-    own = invites_for_principal(head, principal)
-    check_roles_are_free(head, app, roles, principal, own)
-    change, by = SessionMember(principal=principal, roles=tuple(roles)), membership.principal.name
-    after = apply_to_record(head, change, by, head.last + 1)
-    ended = dict.fromkeys([*own, *invites_without_right(after, app)])
-    event = system_event(app, change, by)
-    return Decision([event, *[invite_end_event(app, one, "revoked", by) for one in ended]])
+    """Change the roles of a principal, and end invites whose maker loses the right to make them."""
+    own_invites = invites_for_principal(record, principal)
+    check_roles_are_free(record, app, roles, principal, own_invites)
+    change = SessionMember(principal=principal, roles=tuple(roles))
+    by = membership.principal.name
+    changed_record = apply_to_record(record, change, by, record.last + 1)
+    ended = dict.fromkeys([*own_invites, *invites_without_right(changed_record, app)])
+    ends = [invite_end_event(app, invite_id, "revoked", by) for invite_id in ended]
+    return Decision([system_event(app, change, by), *ends])
 
 
 def invite_end_event(app: App, invite_id: str, reason: EndReason, actor: str | None) -> Event:
@@ -353,9 +384,9 @@ def invite_end_event(app: App, invite_id: str, reason: EndReason, actor: str | N
 
 
 def system_event(app: App, payload: Payload, actor: str | None, event_id: str | None = None) -> Event:
-    return build_event(app, TurnEvent(payload, Scope(actor=actor), "system"), event_id)
+    return TurnEvent(payload, Scope(actor=actor), "system").build(app.catalog, event_id or new_id("evt_"))
 
 
-def invite_event_id(what: Literal["made", "used", "ended"], invite_id: str) -> str:
-    """Return the id of an event about an invite: each happens once. Pages cannot take ids of this form."""
-    return f"evt_00-{what}-{invite_id}"
+def invite_event_id(step: Literal["made", "used", "ended"], invite_id: str) -> str:
+    """Return the id of an event about an invite: each step happens once. Pages cannot post such ids."""
+    return f"evt_00-{step}-{invite_id}"

@@ -1,12 +1,12 @@
-"""Who may do what in a session (protocol section 8.2). Pure.
+"""What a principal may do in a session (protocol section 8.2). Pure.
 
-`seat_of` is the one function that decides: from a principal's server roles and from its membership in the
-session it makes a `Seat`, or None for who is no member. Every route and every stream asks the seat; nothing
-else looks at roles. A table of an application that limits roles (`Roles.posts`, `Roles.sees`) is closed: a
-role that it does not name may do, or sees, nothing of what the table is about.
+`membership_of` builds a `Membership` from a principal's server roles and its roles in the session, or returns
+None if it has neither. Every route and every stream asks the membership; no other code checks roles. A table
+of an application that limits roles (`Roles.postable_events`, `Roles.state_views`) is closed: a role that it
+does not name may post, or sees, nothing of what the table is about.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,21 +28,21 @@ class Principal(NamedTuple):
         return OPERATOR in self.server_roles
 
 
-LOCAL = Principal("local", frozenset({OPERATOR}))  # who started the server on their own machine
+LOCAL = Principal("local", frozenset({OPERATOR}))  # the person who starts the server on their own machine
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
     """A principal in a session. `roles` are its session roles: none if only a server role brings it here."""
 
-    head: SessionRecord
+    record: SessionRecord
     app: App
     principal: Principal
     roles: frozenset[str]
 
     @property
     def session_id(self) -> str:
-        return self.head.session_id
+        return self.record.session_id
 
     @property
     def is_owner(self) -> bool:
@@ -50,102 +50,106 @@ class Membership:
 
     @property
     def is_member(self) -> bool:
-        """Whether it may speak and act here; executors and sources that are no members may not."""
+        """Whether it may send and act; executors and sources without a session role may not."""
         return bool(self.roles) or self.principal.is_operator
 
     @property
     def effective_roles(self) -> frozenset[str]:
-        """Every role that counts when tools and approvals ask who acted."""
+        """The roles that count for tools and approvals."""
         return add_implied_roles(self.roles | self.principal.server_roles)
 
-    # seeing
+    # reading
 
     @property
     def visible_channels(self) -> frozenset[str] | None:
-        """The channels it may see; None: all of them. Executors answer the calls of every channel."""
-        is_unlimited = self.is_owner or EXECUTOR in self.principal.server_roles
-        return None if not self.app.channels or is_unlimited else self.roles
+        """The channels it may see; None means all. Executors answer the calls of every channel."""
+        sees_all = self.is_owner or EXECUTOR in self.principal.server_roles
+        if sees_all or not self.app.channels:
+            return None
+        return self.roles
 
     def may_see(self, channel: str | None) -> bool:
-        """Whether something in a channel is for it."""
         return channel is None or self.visible_channels is None or channel in self.visible_channels
 
     def visible_state(self, state: Any) -> Any:
-        """What it sees of the application's state; None for who sees nothing of it."""
+        """Return what it sees of the application's state; None for nothing."""
         if self.is_owner:
             return state
         if not self.app.roles.state_views:
             return state if self.is_member else None
-        views: list[Callable[[Any], Any]] = [
-            view for role, view in self.app.roles.state_views.items() if role in self.roles
-        ]
-        return views[0](state) if views else None
+        for role, view in self.app.roles.state_views.items():
+            if role in self.roles:
+                return view(state)
+        return None
 
     # acting
 
     @property
     def channel(self) -> str | None:
-        """The channel it speaks in, unless it says another."""
+        """The channel of its messages, unless a message names another."""
         return next((name for name in self.app.channels if name in self.roles), None)
 
     @property
     def stoppable_channels(self) -> tuple[str | None, ...]:
-        """The channels that a stop of its goes to: it reaches what is there or in none; None is everything.
+        """The channels that its stop applies to; None means the whole session.
 
-        Who is in no channel stops what is in none.
+        A stop in a channel also stops agents without a channel. A member without a channel gets the name of a
+        role: its stop reaches agents without a channel only.
         """
         if self.visible_channels is None:
             return (None,)
-        return tuple(name for name in self.app.channels if name in self.roles) or (min(self.roles),)
+        own_channels = tuple(name for name in self.app.channels if name in self.roles)
+        return own_channels or (min(self.roles),)
 
     def require_member(self) -> None:
-        """Raise Forbidden for who may only read or answer."""
+        """Raise `Forbidden` for a principal that may only read or answer."""
         if not self.is_member:
             raise Forbidden("only members of the session may do this")
 
     def may_speak_as(self, role: str) -> bool:
-        """Whether it may speak for a role: its own ones, an owner for every channel."""
+        """Return whether it may send for a role: its own roles, and every channel for an owner."""
         return role in self.roles or (self.is_owner and role in {OWNER, *self.app.channels})
 
     def may_post(self, payload: type) -> bool:
-        """Whether its pages may post events of the application's own of this class."""
-        posts = self.app.roles.postable_events
-        if self.is_owner or not posts:
+        """Return whether its pages may post the application's events of this class."""
+        postable = self.app.roles.postable_events
+        if self.is_owner or not postable:
             return self.is_member
-        return any(payload in posts.get(role, ()) for role in self.roles)
+        return any(payload in postable.get(role, ()) for role in self.roles)
 
     @property
     def may_rename(self) -> bool:
-        """Whether it may give the session another title: owners and who has the role of its maker."""
+        """Whether it may change the title: owners, and members with a role of the creator."""
         return self.is_owner or not self.roles.isdisjoint(self.app.roles.creator)
 
     def may_answer(self, call: OpenCall) -> bool:
-        """Whether it may answer a call that waits: members those of pages and approvals, executors those for
-        another process."""
+        """Return whether it may answer a waiting call: members those of pages, executors remote ones."""
         if call.call.executor != "remote":
             return self.is_member
-        entitled = {EXECUTOR, OWNER, *(call.approval_request.roles if call.approval_request else ())}
-        return not self.effective_roles.isdisjoint(entitled)
+        answering_roles = {EXECUTOR, OWNER}
+        if call.approval_request is not None:
+            answering_roles.update(call.approval_request.roles)
+        return not self.effective_roles.isdisjoint(answering_roles)
 
     # members
 
     def may_invite(self, roles: Collection[str]) -> bool:
-        """Whether it may make a link for guests with these roles."""
+        """Return whether it may make a link for these roles."""
         allowed = {role for own in self.roles for role in self.app.roles.invitable_roles.get(own, ())}
         return set(roles) <= allowed or self._may_grant(roles)
 
     def may_change_roles(self, roles: Iterable[str], principal: str) -> bool:
-        """Whether it may give these roles to a principal, or take from it those that it has.
+        """Return whether it may give these roles to a principal, or take from it those that it has.
 
-        Owners may do both. Who has the role of the session's maker may give and take the roles it has itself.
+        Owners may do both. Members with a role of the creator may give and take the roles they have.
         """
         if self.is_protected(principal):
             return False
-        return self._may_grant([*roles, *self.head.members.get(principal, ())])
+        return self._may_grant([*roles, *self.record.members.get(principal, ())])
 
     def is_protected(self, principal: str) -> bool:
-        """Whether a principal made the session: none but an operator removes it or changes its roles."""
-        is_creator = principal == self.head.creator and principal in self.head.members
+        """Return whether only an operator may remove a principal or change its roles: it is the creator."""
+        is_creator = principal == self.record.creator and principal in self.record.members
         return is_creator and not self.principal.is_operator
 
     def _may_grant(self, roles: Iterable[str]) -> bool:
@@ -155,15 +159,18 @@ class Membership:
 
     @property
     def invitable_roles(self) -> list[str]:
-        """The roles that it may make links for; not one for one person that a member has."""
-        held = {role for own in self.head.members.values() for role in own} & self.app.roles.unique
-        return [role for role in self.app.role_names if role not in held and self.may_invite([role])]
+        """The roles that it may make links for, without unique roles that a member has."""
+        member_roles = {role for roles in self.record.members.values() for role in roles}
+        taken = member_roles & self.app.roles.unique
+        return [role for role in self.app.role_names if role not in taken and self.may_invite([role])]
 
 
-def membership_of(principal: Principal, head: SessionRecord, app: App) -> Membership | None:
-    """Return the seat of a principal in a session; None for who has no business there.
+def membership_of(principal: Principal, record: SessionRecord, app: App) -> Membership | None:
+    """Return the membership of a principal; None if it has neither a session role nor a server role.
 
-    A server role that is in the log counts for nothing: the principal has it now, or it does not.
+    Server roles in the log do not count: only the principal's current ones do.
     """
-    roles = frozenset(head.members.get(principal.name, ())) - SERVER_ROLES
-    return Membership(head, app, principal, roles) if roles or principal.server_roles else None
+    roles = frozenset(record.members.get(principal.name, ())) - SERVER_ROLES
+    if not roles and not principal.server_roles:
+        return None
+    return Membership(record, app, principal, roles)

@@ -1,11 +1,12 @@
-"""What is made of a session's events and kept beside the log: all that is shown as of a seq, and documents.
+"""Read models of a session as of any seq, and its documents; both are derived from the log.
 
-All of it can be thrown away and made again with the same bytes. A snapshot holds one read model of a session
-at one seq (`PARTS`), with the code it was made by: one of other code is removed when it is met. A question
-reads the snapshots of the parts that it asks for. A state that does not come back from its bytes as it was is
-not kept. Documents are stored, and how far they are, when there are many new events; a question folds the
-events after that. The snapshots of a part take at most about as much as the events. Of a ring that lets go of
-its oldest events, what is shown is kept as of there, and older snapshots are removed.
+All of it can be deleted and rebuilt with the same bytes. A snapshot has one read model at one seq and the
+fingerprint of its code; snapshots of other code are deleted when they are read. A query loads the nearest
+snapshots of the models it needs and replays the events after them. A state that does not round-trip through
+its bytes is not stored. Documents are stored, with the seq they are as of, when there are many new events.
+
+Limits: the snapshots of a model take at most about as much space as the events. If a bounded store evicts
+events, the models as of the last evicted event are kept in memory, and older snapshots are deleted.
 """
 
 import asyncio
@@ -29,44 +30,36 @@ from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
 from turnlog.state.tree import Tree
 
-STATE, DOCUMENTS = "state", "documents"
+STATE = "state"
+DOCUMENTS = "documents"
 FOLDS: dict[str, type[Fold]] = {"transcript": Transcript, "meters": Meters, "tree": Tree, "roster": Roster}
 READ_MODEL_NAMES = (STATE, *FOLDS)
-SNAPSHOT_EVERY_EVENTS = 1000  # events between two snapshots, or two writes of documents, at least
-MAX_READ_BYTES = 64 * 1024  # one read: little is read in vain after the seq that is asked for
-
+SNAPSHOT_EVERY_EVENTS = 1000  # at least, between two snapshots or two writes of documents
+MAX_READ_BYTES = 64 * 1024  # of one read: few events after the requested seq are read in vain
 
 F = TypeVar("F", bound=Fold)
-
-
-Charge = Callable[[int], None]
+Charge = Callable[[int], None]  # is called with the number of bytes that were read
 
 
 def charge_nothing(size_bytes: int) -> None:
-    """Where nothing has a budget."""
+    """For callers without a read budget."""
 
 
 class StateDefinition(Protocol):
-    """What an application makes of its events; an `App` is one."""
+    """The parts of an application that define its state; an `App` is one."""
 
     @property
-    def name(self) -> str:
-        """What it is called."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def catalog(self) -> Catalog:
-        """Its events."""
-        ...
+    def catalog(self) -> Catalog: ...
 
     @property
-    def reducers(self) -> Reducers:
-        """How they change its state."""
-        ...
+    def reducers(self) -> Reducers: ...
 
     @property
     def initial_state(self) -> Callable[[], Any]:
-        """The state before them."""
+        """Builds the state before the first event."""
         ...
 
 
@@ -77,32 +70,35 @@ class ReadModel:
         self.name = name
         self.value = value
         self.seq = seq
-        self.stored_bytes = stored_bytes  # the size of its newest snapshot
-        self.new_events = 0  # since then
+        self.stored_bytes = stored_bytes  # of its newest snapshot
+        self.new_events = 0  # since that snapshot
         self.new_bytes = 0
 
     @property
     def is_due(self) -> bool:
-        """Whether the next snapshot is to be stored."""
+        """Whether a snapshot should be stored now."""
         return self.new_events >= SNAPSHOT_EVERY_EVENTS and self.new_bytes >= self.stored_bytes
 
     def note_stored(self, size_bytes: int) -> None:
-        self.stored_bytes, self.new_events, self.new_bytes = size_bytes, 0, 0
+        self.stored_bytes = size_bytes
+        self.new_events = 0
+        self.new_bytes = 0
 
 
 class ReadModels:
-    """What is shown of a session, as of a seq: every part, or those that are named."""
+    """Some read models of a session, by name."""
 
     def __init__(self, app: StateDefinition, names: Iterable[str] = READ_MODEL_NAMES) -> None:
-        self._reducers = guard_reducers(app.reducers)  # the live state reports what fails
-        self.models = {
-            name: ReadModel(name, app.initial_state() if name == STATE else FOLDS[name]()) for name in names
-        }
+        self._reducers = guard_reducers(app.reducers)  # without logging: the live state logs errors
+        self.models: dict[str, ReadModel] = {}
+        for name in names:
+            value = app.initial_state() if name == STATE else FOLDS[name]()
+            self.models[name] = ReadModel(name, value)
 
     @property
     def seq(self) -> int:
-        """The seq of the last event that every part has."""
-        return min(part.seq for part in self.models.values())
+        """The seq of the last event that every model has."""
+        return min(model.seq for model in self.models.values())
 
     @property
     def state(self) -> Any:
@@ -129,19 +125,19 @@ class ReadModels:
         return value
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """Take one event into account, in the parts that do not have it."""
-        for part in self.models.values():
-            if envelope.seq <= part.seq:
+        """Fold one event into the models that do not have it."""
+        for model in self.models.values():
+            if envelope.seq <= model.seq:
                 continue
-            if part.name == STATE:
-                part.value = fold(self._reducers, [(envelope, payload)], part.value)
+            if model.name == STATE:
+                model.value = fold(self._reducers, [(envelope, payload)], model.value)
             else:
-                part.value.apply(envelope, payload)
-            part.seq = envelope.seq
+                model.value.apply(envelope, payload)
+            model.seq = envelope.seq
 
 
 class ReadModelSnapshot(msgspec.Struct):
-    """A part as it is kept. `pruned` says which live events may have been missing."""
+    """A stored read model. `pruned` is the seq up to which live events were pruned when it was built."""
 
     code: str
     epoch: str
@@ -150,7 +146,7 @@ class ReadModelSnapshot(msgspec.Struct):
 
 
 class DocumentsSnapshot(msgspec.Struct):
-    """How far the documents of a session are, and what can still change them."""
+    """The seq that the stored documents of a session are as of, and their fold."""
 
     code: str
     epoch: str
@@ -158,11 +154,11 @@ class DocumentsSnapshot(msgspec.Struct):
     fold: Raw
 
 
-Snapshot = tuple[int, bytes]
+Snapshot = tuple[int, bytes]  # a seq and the encoded snapshot
 
 
 class ReadModelStore:
-    """What is made of the sessions of a log."""
+    """Builds, stores and loads the read models and documents of a log's sessions."""
 
     def __init__(self, log: Log, apps: Mapping[str, StateDefinition] = {}) -> None:
         self._log = log
@@ -172,9 +168,10 @@ class ReadModelStore:
             log.set_evict_callback(self._on_evict)
         self._code_versions: dict[str, str] = {}
         self._documents_code_version = code_fingerprint(Documents)
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # while one is held
+        # a lock lives while it is in use
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    # panels
+    # read models
 
     async def load_read_models(
         self,
@@ -184,134 +181,139 @@ class ReadModelStore:
         names: Iterable[str] = READ_MODEL_NAMES,
         charge: Charge = charge_nothing,
     ) -> ReadModels:
-        """What is shown of a session as of a seq, or now: every part, or those that are named.
+        """Return read models as of the seq `at`, or now. `charge` is called with the bytes that were read.
 
-        `charge` is told what was read.
+        Raise `BadInput` for a seq that does not exist, and `NotFound` for one before the evicted events.
         """
-        panels = None
-        while panels is None:
-            head = await self._log.info(session_id)
-            wanted = head.last if at is None else at
-            if not -1 <= wanted <= head.last:
-                raise BadInput(f"expected a seq up to {head.last}, got {at}", "at")
-            found = ReadModels(app, names)
-            for name in found.models:
-                found.models[name] = await self._latest_snapshot(app, head, wanted, found.models[name])
-                charge(found.models[name].stored_bytes)
-            newest = max(part.seq for part in found.models.values())
-            if newest <= wanted:
-                panels = await self._replay(app, head, found, wanted, charge)
+        while True:
+            record = await self._log.info(session_id)
+            target = record.last if at is None else at
+            if not -1 <= target <= record.last:
+                raise BadInput(f"expected a seq up to {record.last}, got {at}", "at")
+
+            models = ReadModels(app, names)
+            for name, empty in models.models.items():
+                model = await self._latest_snapshot(app, record, target, empty)
+                models.models[name] = model
+                charge(model.stored_bytes)
+
+            newest = max(model.seq for model in models.models.values())
+            if newest <= target:
+                replayed = await self._replay(app, record, models, target, charge)
+                if replayed is not None:
+                    return replayed
             elif at is not None:
-                raise NotFound(f"what happened before seq {newest} is not kept any more")
-        return panels
+                raise NotFound(f"the events before seq {newest} are not kept any more")
+            # the store evicted events meanwhile: start over
 
     async def _replay(
-        self, app: StateDefinition, head: SessionRecord, models: ReadModels, at: int, charge: Charge
+        self, app: StateDefinition, record: SessionRecord, models: ReadModels, at: int, charge: Charge
     ) -> ReadModels | None:
-        """Panels with the events up to a seq, kept now and then; None if some went before they were read."""
+        """Fold the events up to a seq, and store snapshots that are due.
+
+        Return None if the store evicted events before they were read.
+        """
         while models.seq < at:
-            page = await self._log.read(head.session_id, models.seq, max_bytes=MAX_READ_BYTES)
+            page = await self._log.read(record.session_id, models.seq, max_bytes=MAX_READ_BYTES)
             charge(page.size_bytes)
-            if (not page or page.first > models.seq + 1) and await self._is_evicted(head, models.seq + 1):
+            if (not page or page.first > models.seq + 1) and await self._is_evicted(record, models.seq + 1):
                 return None
             for row, envelope in zip(page, page.envelopes(), strict=True):
                 if row.seq > at:
                     return models
-                news = [part for part in models.models.values() if part.seq < row.seq]
+                behind = [model for model in models.models.values() if model.seq < row.seq]
                 models.apply(envelope, app.catalog.decode_payload(envelope))
-                for part in news:
-                    part.new_events += 1
-                    part.new_bytes += len(row.frame)
-                    if part.is_due:
-                        part.note_stored(await self._store_snapshot(app, head, part))
+                for model in behind:
+                    model.new_events += 1
+                    model.new_bytes += len(row.frame)
+                    if model.is_due:
+                        model.note_stored(await self._store_snapshot(app, record, model))
             if not page:
                 break
         return models
 
-    async def _is_evicted(self, head: SessionRecord, seq: int) -> bool:
-        """Whether a ring has let go of a seq; if it had when the question came, nobody has an answer."""
-        if seq < head.first:
-            raise NotFound(f"what happened before seq {head.first} is not kept any more")
-        return seq < (await self._log.info(head.session_id)).first
+    async def _is_evicted(self, record: SessionRecord, seq: int) -> bool:
+        """Return whether the store has evicted a seq meanwhile. Raise `NotFound` if it had before."""
+        if seq < record.first:
+            raise NotFound(f"the events before seq {record.first} are not kept any more")
+        return seq < (await self._log.info(record.session_id)).first
 
     async def _latest_snapshot(
-        self, app: StateDefinition, head: SessionRecord, at: int, empty: ReadModel
+        self, app: StateDefinition, record: SessionRecord, at: int, empty: ReadModel
     ) -> ReadModel:
-        """A part as it was kept last by this code, or as of the cut of a ring, or empty.
+        """Return the model of the newest usable snapshot up to `at`, or as of the eviction, or `empty`.
 
-        Snapshots of other code may stand before those of this one.
+        Snapshots of other code are deleted on the way.
         """
-        name, part, before = empty.name, empty, at
-        while part is empty and (found := await self._log.snapshot(head.session_id, name, before)):
-            seq, body = found
-            part = self._decode_snapshot(app, head, empty, seq, body) or empty
-            if part is empty and self._log.writable:
-                await self._log.drop_snapshots(head.session_id, name, seq, seq)
+        name = empty.name
+        model = empty
+        before = at
+        while model is empty:
+            snapshot = await self._log.snapshot(record.session_id, name, before)
+            if snapshot is None:
+                break
+            seq, body = snapshot
+            decoded = self._decode_snapshot(app, record, empty, seq, body)
+            if decoded is not None:
+                model = decoded
+            elif self._log.writable:
+                await self._log.drop_snapshots(record.session_id, name, seq, seq)
             before = seq - 1
-        cut = self._evicted_models.get(head.session_id)
-        if cut is not None and part.seq < cut.seq and part.seq < at:
-            # the ring has let go of what follows the snapshot
-            return copy_read_model(cut.models[name])
-        return part
+
+        evicted = self._evicted_models.get(record.session_id)
+        if evicted is not None and model.seq < evicted.seq and model.seq < at:
+            # the store has evicted the events after the snapshot
+            return copy_read_model(evicted.models[name])
+        return model
 
     def _decode_snapshot(
-        self, app: StateDefinition, head: SessionRecord, empty: ReadModel, seq: int, body: bytes
+        self, app: StateDefinition, record: SessionRecord, empty: ReadModel, seq: int, body: bytes
     ) -> ReadModel | None:
-        """A part as it was kept, if that was by this code and of this history."""
+        """Return the model of a snapshot; None if it is of other code or another history."""
         try:
-            kept = msgspec.json.decode(body, type=ReadModelSnapshot)
-            if (kept.code, kept.epoch, kept.pruned) != (
-                self._code_version(app),
-                head.epoch,
-                head.pruned_through,
-            ):
+            snapshot = msgspec.json.decode(body, type=ReadModelSnapshot)
+            expected = (self._code_version(app), record.epoch, record.pruned_through)
+            if (snapshot.code, snapshot.epoch, snapshot.pruned) != expected:
                 return None
-            value = load(type(empty.value), bytes(kept.value))
-        except (ValueError, BadInput):  # of another version
+            value = load(type(empty.value), bytes(snapshot.value))
+        except (ValueError, BadInput):  # another version of Turnlog stored it
             return None
         return ReadModel(empty.name, value, seq, len(body))
 
-    async def _store_snapshot(self, app: StateDefinition, head: SessionRecord, part: ReadModel) -> int:
-        """Keep a part, if that can be done; return its size."""
-        value = encode_state(part.value) if part.name == STATE else dump(part.value)
+    async def _store_snapshot(self, app: StateDefinition, record: SessionRecord, model: ReadModel) -> int:
+        """Store a snapshot. Return its size, or 0 if the log or the state cannot be stored."""
+        value = encode_state(model.value) if model.name == STATE else dump(model.value)
         if not self._log.writable or value is None:
             return 0
-        body = msgspec.json.encode(
-            ReadModelSnapshot(self._code_version(app), head.epoch, head.pruned_through, Raw(value))
-        )
-        await self._log.put_snapshot(head.session_id, part.name, part.seq, body)
+        snapshot = ReadModelSnapshot(self._code_version(app), record.epoch, record.pruned_through, Raw(value))
+        body = msgspec.json.encode(snapshot)
+        await self._log.put_snapshot(record.session_id, model.name, model.seq, body)
         return len(body)
 
-    def _on_evict(self, store: Store, head: SessionRecord, rows: Sequence[Row]) -> None:
-        """Take events into account that are about to go, for all that is shown and for the documents."""
-        app = self._apps.get(head.app)
+    def _on_evict(self, store: Store, record: SessionRecord, rows: Sequence[Row]) -> None:
+        """Fold events that the store is about to evict into the read models and the documents."""
+        app = self._apps.get(record.app)
         if app is None:
             return
-        panels = self._evicted_models.setdefault(head.session_id, ReadModels(app))
+        models = self._evicted_models.setdefault(record.session_id, ReadModels(app))
         for row in rows:
             envelope = decode_envelope(envelope_json(row))
-            panels.apply(envelope, app.catalog.decode_payload(envelope))
+            models.apply(envelope, app.catalog.decode_payload(envelope))
         for name in READ_MODEL_NAMES:
-            store.drop_snapshots(head.session_id, name, 0, panels.seq)
-        found = store.snapshot(head.session_id, DOCUMENTS, 0)
-        seq, kept = self._decode_documents(head, found) or (-1, Documents())
-        news = DocumentUpdate(head.session_id, kept, seq)
-        news.apply(rows)
-        if news.seq > seq:
-            write_document_update(store, news, self._encode_documents(head, news), found)
+            store.drop_snapshots(record.session_id, name, 0, models.seq)
+
+        snapshot = store.snapshot(record.session_id, DOCUMENTS, 0)
+        seq, documents_fold = self._decode_documents(record, snapshot) or (-1, Documents())
+        update = DocumentUpdate(record.session_id, documents_fold, seq)
+        update.apply(rows)
+        if update.seq > seq:
+            write_document_update(store, update, self._encode_documents(record, update), snapshot)
 
     def _code_version(self, app: StateDefinition) -> str:
         if app.name not in self._code_versions:
-            made = (
-                app.initial_state,
-                *app.reducers,
-                *app.reducers.values(),
-                Transcript,
-                Meters,
-                Tree,
-                Roster,
+            self._code_versions[app.name] = code_fingerprint(
+                app.initial_state, *app.reducers, *app.reducers.values(), *FOLDS.values()
             )
-            self._code_versions[app.name] = code_fingerprint(*made)
         return self._code_versions[app.name]
 
     # documents
@@ -324,87 +326,92 @@ class ReadModelStore:
         category: str | None = None,
         charge: Charge = charge_nothing,
     ) -> list[Document]:
-        """The documents of a session as of now, by id; they are stored if many events have come since.
+        """Return the documents of a session as of now, by id; store them if there are many new events.
 
-        `charge` is told what was read.
+        `charge` is called with the bytes that were read.
         """
         while True:
-            head = await self._log.info(session_id)
-            found = await self._log.snapshot(session_id, DOCUMENTS, 0)
-            known = self._decode_documents(head, found)
-            news = await self._read_document_update(head, *(known or (-1, Documents())))
-            stored = await self._log.documents(session_id, type=type, category=category) if known else []
-            charge(len(found[1] if found else b"") + news.read_bytes + sum(len(one.body) for one in stored))
-            if await self._log.snapshot(session_id, DOCUMENTS, 0) != found:
-                continue  # another question has stored documents meanwhile, or a ring let go of events
-            if news.events >= SNAPSHOT_EVERY_EVENTS and self._log.writable:
-                if known is None and found is not None:
+            record = await self._log.info(session_id)
+            snapshot = await self._log.snapshot(session_id, DOCUMENTS, 0)
+            decoded = self._decode_documents(record, snapshot)
+            seq, documents_fold = decoded or (-1, Documents())
+            update = await self._read_document_update(record, seq, documents_fold)
+            stored: list[Document] = []
+            if decoded is not None:
+                stored = await self._log.documents(session_id, type=type, category=category)
+
+            snapshot_bytes = len(snapshot[1]) if snapshot else 0
+            charge(snapshot_bytes + update.read_bytes + sum(len(document.body) for document in stored))
+            # another query has stored documents meanwhile, or the store has evicted events: start over
+            if await self._log.snapshot(session_id, DOCUMENTS, 0) != snapshot:
+                continue
+            if update.events >= SNAPSHOT_EVERY_EVENTS and self._log.writable:
+                if decoded is None and snapshot is not None:
                     await self._log.delete_derived(session_id)
-                    found = None
-                await self._log.transact(
-                    partial(
-                        write_document_update,
-                        update=news,
-                        body=self._encode_documents(head, news),
-                        expected_snapshot=found,
-                    )
-                )
-            return merge_documents(stored, news, type, category)
+                    snapshot = None
+                await self._write_update(record, update, snapshot)
+            return merge_documents(stored, update, type, category)
+
+    async def _write_update(
+        self, record: SessionRecord, update: "DocumentUpdate", expected_snapshot: Snapshot | None
+    ) -> bool:
+        """Store changed documents. Return False if another task has stored documents meanwhile."""
+        body = self._encode_documents(record, update)
+        write = partial(write_document_update, update=update, body=body, expected_snapshot=expected_snapshot)
+        return await self._log.transact(write)
 
     async def _read_document_update(
-        self, head: SessionRecord, seq: int, documents_fold: Documents
+        self, record: SessionRecord, seq: int, documents_fold: Documents
     ) -> "DocumentUpdate":
-        """What the events after a seq make of the documents."""
-        news = DocumentUpdate(head.session_id, documents_fold, seq)
-        while news.seq < head.last and (
-            page := await self._log.read(head.session_id, news.seq, replay_from=-1)
-        ):
-            news.apply(page)
-        news.seq = max(news.seq, head.last)
-        return news
+        """Fold the durable events after a seq into the documents."""
+        update = DocumentUpdate(record.session_id, documents_fold, seq)
+        while update.seq < record.last:
+            page = await self._log.read(record.session_id, update.seq, replay_from=-1)
+            if not page:
+                break
+            update.apply(page)
+        update.seq = max(update.seq, record.last)
+        return update
 
     async def write_documents(self, session_id: str) -> None:
-        """Bring the documents of a session up to date; those of other code, or another history, go first."""
+        """Bring the stored documents up to date; delete those of other code or another history first."""
         lock = self._locks.setdefault(session_id, asyncio.Lock())
-        async with lock:  # who is behind must not write last
+        async with lock:
             while not await self._write_documents(session_id):
                 pass
 
     async def _write_documents(self, session_id: str) -> bool:
-        """Whether it is done: it is not if somebody else wrote meanwhile."""
-        head = await self._log.info(session_id)
-        found = await self._log.snapshot(session_id, DOCUMENTS, 0)
-        known = self._decode_documents(head, found)
-        if found is not None and known is None:
+        """Return True if it is done, False if it must be tried again."""
+        record = await self._log.info(session_id)
+        snapshot = await self._log.snapshot(session_id, DOCUMENTS, 0)
+        decoded = self._decode_documents(record, snapshot)
+        if snapshot is not None and decoded is None:
             await self._log.delete_derived(session_id)
             return False
-        seq, kept = known or (-1, Documents())
-        if seq >= head.last:
+        seq, documents_fold = decoded or (-1, Documents())
+        if seq >= record.last:
             return True
-        news = await self._read_document_update(head, seq, kept)
-        body = self._encode_documents(head, news)
-        return await self._log.transact(
-            partial(write_document_update, update=news, body=body, expected_snapshot=found)
-        )
+        update = await self._read_document_update(record, seq, documents_fold)
+        return await self._write_update(record, update, snapshot)
 
     def _decode_documents(
-        self, head: SessionRecord, snapshot: Snapshot | None
+        self, record: SessionRecord, snapshot: Snapshot | None
     ) -> tuple[int, Documents] | None:
-        """How far this code has brought the documents of this history."""
+        """Return the seq and the fold of a snapshot; None if it is of other code or another history."""
+        if snapshot is None:
+            return None
         try:
-            written = msgspec.json.decode(snapshot[1], type=DocumentsSnapshot) if snapshot else None
-            if written and (written.code, written.epoch) == (self._documents_code_version, head.epoch):
-                return written.seq, load(Documents, bytes(written.fold))
-        except (msgspec.ValidationError, BadInput):
-            pass  # of another version
-        return None
+            decoded = msgspec.json.decode(snapshot[1], type=DocumentsSnapshot)
+            if (decoded.code, decoded.epoch) != (self._documents_code_version, record.epoch):
+                return None
+            return decoded.seq, load(Documents, bytes(decoded.fold))
+        except (msgspec.ValidationError, BadInput):  # another version of Turnlog stored it
+            return None
 
-    def _encode_documents(self, head: SessionRecord, update: "DocumentUpdate") -> bytes:
-        return msgspec.json.encode(
-            DocumentsSnapshot(
-                self._documents_code_version, head.epoch, update.seq, Raw(dump(update.documents_fold))
-            )
-        )
+    def _encode_documents(self, record: SessionRecord, update: "DocumentUpdate") -> bytes:
+        documents_fold = Raw(dump(update.documents_fold))
+        snapshot = DocumentsSnapshot(self._documents_code_version, record.epoch, update.seq, documents_fold)
+        return msgspec.json.encode(snapshot)
 
 
 class DocumentUpdate:
@@ -419,34 +426,35 @@ class DocumentUpdate:
         self.documents: dict[str, Document] = {}
 
     def apply(self, rows: Iterable[Row]) -> None:
-        """Take events into account that have not been."""
+        """Fold the rows after `seq`."""
         for row in rows:
-            if row.seq > self.seq:
-                envelope = decode_envelope(envelope_json(row))
-                for document in self.documents_fold.apply(envelope, CATALOG.decode_payload(envelope)):
-                    self.documents[document.id] = Document(self.session_id, *document)
-                self.seq = row.seq
-                self.events += 1
-                self.read_bytes += len(row.frame)
+            if row.seq <= self.seq:
+                continue
+            envelope = decode_envelope(envelope_json(row))
+            for document in self.documents_fold.apply(envelope, CATALOG.decode_payload(envelope)):
+                self.documents[document.id] = Document(self.session_id, *document)
+            self.seq = row.seq
+            self.events += 1
+            self.read_bytes += len(row.frame)
 
 
 def merge_documents(
     stored: Sequence[Document], update: DocumentUpdate, type: str | None, category: str | None
 ) -> list[Document]:
-    """Stored documents with those that have changed since in their place, as far as they match, by id."""
-    fresh = [
-        one
-        for one in update.documents.values()
-        if type in (None, one.type) and category in (None, one.category)
+    """Return the stored documents, with changed ones replaced, that match the filters, sorted by id."""
+    changed = [
+        document
+        for document in update.documents.values()
+        if type in (None, document.type) and category in (None, document.category)
     ]
-    unchanged = [one for one in stored if one.id not in update.documents]
-    return sorted([*unchanged, *fresh], key=lambda one: one.id)
+    unchanged = [document for document in stored if document.id not in update.documents]
+    return sorted([*unchanged, *changed], key=lambda document: document.id)
 
 
 def write_document_update(
     store: Store, update: DocumentUpdate, body: bytes, expected_snapshot: Snapshot | None
 ) -> bool:
-    """Documents, and how far they are, in one transaction, if they are where they were found."""
+    """Store documents and their seq in one transaction; return False if the snapshot has changed."""
     if store.snapshot(update.session_id, DOCUMENTS, 0) != expected_snapshot:
         return False
     for document in update.documents.values():
@@ -455,14 +463,14 @@ def write_document_update(
     return True
 
 
-def copy_read_model(part: ReadModel) -> ReadModel:
-    """A part of its own; an application's state is one that reducers do not change."""
-    value = part.value if part.name == STATE else load(type(part.value), dump(part.value))
-    return ReadModel(part.name, value, part.seq)
+def copy_read_model(model: ReadModel) -> ReadModel:
+    # reducers return a new state, but folds change in place
+    value = model.value if model.name == STATE else load(type(model.value), dump(model.value))
+    return ReadModel(model.name, value, model.seq)
 
 
 def encode_state(state: Any) -> bytes | None:
-    """A state as bytes, if it comes back as it was."""
+    """Return a state as bytes; None if it does not round-trip."""
     try:
         data = dump(state)
         return data if load(type(state), data) == state else None
@@ -471,5 +479,6 @@ def encode_state(state: Any) -> bytes | None:
 
 
 async def state_at(log: Log, app: StateDefinition, session_id: str, seq: int) -> Any:
-    """The state of an application in a session as of a seq: the nearest snapshot, and the events after it."""
-    return (await ReadModelStore(log).load_read_models(app, session_id, seq, [STATE])).state
+    """Return the state of an application in a session as of a seq."""
+    read_models = await ReadModelStore(log).load_read_models(app, session_id, seq, [STATE])
+    return read_models.state

@@ -1,34 +1,35 @@
-"""The sessions of the served applications: what their members send to them, and the drivers that run them.
+"""The sessions of the served applications: memberships, commands of members, and what members read.
 
-Everything is done from a `Seat`: a session that does not exist, is of an application that is not served, or
-has no seat for the principal is the same `NotFound`. A session's driver starts when the session is first
-touched in this process, and closes what a dead process left running. Sending, answering and stopping only
-append; the driver sees it in the log like everyone else.
+Everything is done through a `Membership`: a session that does not exist, belongs to an application that is
+not served, or has no membership for the principal raises the same `NotFound`. The first use of a session in
+this process opens its driver. Sending, answering and stopping only append events; the driver reads them from
+the log.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
-from contextvars import Context
-from hashlib import sha256
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from turnlog.agents.runtime.agent_driver import ignore_event
 from turnlog.agents.runtime.approvals import has_any_role
-from turnlog.agents.runtime.drivers import SessionDriver, make_driver
-from turnlog.agents.runtime.executor import DescribeError, HungTools, mask_tool_error
+from turnlog.agents.runtime.drivers import SessionDriver
+from turnlog.agents.runtime.executor import DescribeError, mask_tool_error
+from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_unchanged
 from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.user_input import message_events
 from turnlog.app.app import App
 from turnlog.app.app_state import SessionAppState
 from turnlog.app.client_events import ClientEvent, ClientEventBatch
+from turnlog.app.driver_registry import DriverRegistry, Observe
 from turnlog.app.member_changes import MemberChanges, RevokeStreams
 from turnlog.app.membership import Membership, Principal, membership_of
 from turnlog.app.messages import (
     Chat,
     SendResult,
-    build_event,
     has_same_payload,
     membership_events,
     previous_send,
@@ -45,18 +46,14 @@ from turnlog.app.read_models import (
     ReadModelStore,
     charge_nothing,
 )
-from turnlog.errors import BadInput, CallerError, Conflict, NotFound, SessionDamaged, TurnlogError
-from turnlog.events import (
-    Envelope,
-    Event,
-    Payload,
-    Scope,
-    SessionMember,
-    SessionTitle,
-    UiCommand,
-    UiMessage,
-    UnknownPayload,
+from turnlog.app.session_creation import (
+    default_session_id,
+    default_session_key,
+    find_newest_default,
+    make_session,
 )
+from turnlog.errors import BadInput, CallerError, Conflict, NotFound
+from turnlog.events import Event, Scope, SessionMember, UiCommand, UiMessage
 from turnlog.events.catalog import Misfit
 from turnlog.events.envelope import format_timestamp
 from turnlog.events.ui import Stop
@@ -65,23 +62,33 @@ from turnlog.log import Document, ListPosition, Log, SessionRecord
 from turnlog.state.documents import is_document_visible
 from turnlog.state.tree import Tree, restrict_to_channels
 
-PAGE_SESSIONS = 100  # in one page of a list, if the caller names no number
+PAGE_SESSIONS = 100  # default size of a page of a list
 
-Observe = Callable[[Envelope, Payload | UnknownPayload], None]
+BuildEvents = Callable[[], Awaitable[list[Event]]]
 
 
 def ignore_revocation(session_id: str, change: SessionMember) -> None:
-    """Do nothing: where there are no streams."""
+    """For servers without streams."""
 
 
 class SessionSummary(NamedTuple):
-    """A session as a list shows it to a member. `last` is None for who does not see every channel: it counts
-    the events of all of them."""
+    """A session as a list shows it to a member.
+
+    `last` is None for a member who does not see every channel, because it counts the events of all of them.
+    """
 
     membership: Membership
     state: str
     last_activity: str
     last: int | None
+
+
+@dataclass(slots=True)
+class MemberPlan(AppendPlan):
+    """A batch of a member: the events that it sent, behind events that record its membership."""
+
+    own_events: Sequence[Event] = field(kw_only=True)
+    own_start: int = field(kw_only=True)
 
 
 class Sessions:
@@ -98,50 +105,30 @@ class Sessions:
     ) -> None:
         self.log = log
         self.apps = index_apps(apps)
-        self._pid = pid
-        self._observe = observe
-        self._describe = describe
-        self._hung_tools = HungTools()
+        self.drivers = DriverRegistry(log, self.apps, pid, observe, describe)
         self.read_models = ReadModelStore(log, self.apps)
-        self.member_changes = MemberChanges(log, self.apps, revoke, self._get_driver)
-        self._drivers: dict[str, asyncio.Task[SessionDriver]] = {}
-        self._recovery: asyncio.Task[None] | None = None
-        # Each lock lives while a request holds it or waits for it: the maps do not grow with the sessions.
+        self.member_changes = MemberChanges(log, self.apps, revoke, self.drivers.get)
+        # each lock lives while a request uses it, so the maps do not grow with the number of sessions
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._create_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def recover(self) -> None:
         """Close what a dead process left running, in every session it worked on."""
-        for session_id in await self.log.sessions_with_open_agents():
-            head = await self.log.info(session_id)
-            if head.app in self.apps:
-                await self._get_driver(head)
-        self.log.health.on_recovery = self._begin_recovery
-
-    def _begin_recovery(self) -> None:
-        """End the turns whose end could not be written, now that the log takes writes again."""
-        if self._recovery is None or self._recovery.done():
-            self._recovery = asyncio.create_task(self._recover_ended(), context=Context())
-
-    async def _recover_ended(self) -> None:
-        left = [session_id for session_id, opened in self._drivers.items() if has_driver_ended(opened)]
-        with suppress(TurnlogError):  # the next recovery, or the next touch, tries again
-            for session_id in left:
-                await self._get_driver(await self.log.info(session_id))
+        await self.drivers.recover()
 
     async def close(self) -> None:
-        """Stop every driver; what waits stays open."""
-        self.log.health.on_recovery = lambda: None
-        if self._recovery is not None:
-            self._recovery.cancel()
-            await asyncio.gather(self._recovery, return_exceptions=True)
-        opened = await asyncio.gather(*self._drivers.values(), return_exceptions=True)
-        closing = [driver.close() for driver in opened if not isinstance(driver, BaseException)]
-        for fault in await asyncio.gather(*closing, return_exceptions=True):  # at once: a stop is short
-            if fault is not None:
-                raise fault
+        """Close every driver. Calls that wait for an answer stay open."""
+        await self.drivers.close()
 
-    # seats
+    # memberships
+
+    def get_app(self, name: str | None) -> App:
+        """Return an application by its name; without a name, the first one."""
+        if name is None:
+            return next(iter(self.apps.values()))
+        if name not in self.apps:
+            raise BadInput(f"expected one of the applications {', '.join(self.apps)}", "$.app")
+        return self.apps[name]
 
     async def create(
         self,
@@ -150,348 +137,308 @@ class Sessions:
         title: str | None = None,
         session_id: str | None = None,
     ) -> Membership:
-        """A new session of an application, the first one if none is named; whoever makes it is a member."""
+        """Create a session, open its driver and return the creator's membership."""
         session_id = await make_session(self.log, self.get_app(app), principal, title, session_id)
-        seat = await self.get_membership(principal, session_id)
-        await self._get_driver(seat.head)
-        return seat
-
-    def get_app(self, name: str | None) -> App:
-        """An application by its name, the first one without."""
-        if name is None:
-            return next(iter(self.apps.values()))
-        if name not in self.apps:
-            raise BadInput(f"expected one of the applications {', '.join(self.apps)}", "$.app")
-        return self.apps[name]
+        membership = await self.get_membership(principal, session_id)
+        await self.drivers.get(membership.record)
+        return membership
 
     async def get_membership(self, principal: Principal, session_id: str) -> Membership:
-        """The seat of a principal in a session."""
         if not session_id:
             raise NotFound("no session was named")
-        head = await self.log.info(session_id)
-        seat = membership_of(principal, head, self.apps[head.app]) if head.app in self.apps else None
-        if seat is None:
+        membership = self._membership_in(principal, await self.log.info(session_id))
+        if membership is None:
             raise NotFound(f"no session {session_id[:80]}")
-        return seat
+        return membership
+
+    def _membership_in(self, principal: Principal, record: SessionRecord) -> Membership | None:
+        app = self.apps.get(record.app)
+        return membership_of(principal, record, app) if app else None
 
     async def get_membership_by_agent(self, principal: Principal, agent_id: str) -> Membership:
-        """The seat of a principal in the session in which an agent speaks, or spoke, that it sees."""
+        """Return the membership in the session of an agent, if the principal may see the agent."""
         for session_id, start in await self.log.agent_starts(agent_id):
-            head = await self.log.info(session_id)
-            seat = membership_of(principal, head, self.apps[head.app]) if head.app in self.apps else None
-            if seat is not None and seat.may_see(start.channel):
-                return seat
+            membership = self._membership_in(principal, await self.log.info(session_id))
+            if membership is not None and membership.may_see(start.channel):
+                return membership
         raise NotFound(f"no session of {agent_id[:80]}")
 
     async def list_memberships(
         self, principal: Principal, after: ListPosition | None = None, limit: int = PAGE_SESSIONS
     ) -> tuple[list[Membership], ListPosition | None]:
-        """A page of the seats of a principal, the last active first, and where the next page begins.
+        """Return a page of memberships, the last active first, and the position of the next page.
 
-        Reads the heads of this page alone, and opens no driver. A principal with a server role has a seat in
+        Only the records of this page are read, and no driver is opened. A principal with a server role is in
         every session. Sessions of applications that are not served are left out, so a page may be short.
         """
         owner = None if principal.server_roles else principal.name
-        found = await self.log.listing(owner, after, limit)
-        heads = [head for _, head in found if head.app in self.apps]
-        heads.sort(key=lambda head: (head.active_ms(owner), head.session_id), reverse=True)  # to the ms
-        seats = [seat for head in heads if (seat := membership_of(principal, head, self.apps[head.app]))]
-        return seats, found[-1][0] if len(found) == limit else None
+        listed = await self.log.listing(owner, after, limit)
+        records = [record for _, record in listed]
+        # the listing is sorted by seconds
+        records.sort(key=lambda record: (record.active_ms(owner), record.session_id), reverse=True)
+        memberships = [self._membership_in(principal, record) for record in records]
+        next_position = listed[-1][0] if len(listed) == limit else None
+        return [membership for membership in memberships if membership is not None], next_position
 
     async def list_summaries(
         self, principal: Principal, after: ListPosition | None = None, limit: int = PAGE_SESSIONS
     ) -> tuple[list[SessionSummary], ListPosition | None]:
-        """A page of the sessions of a principal, as it sees them, and where the next page begins."""
-        seats, place = await self.list_memberships(principal, after, limit)
-        return [await self.summarize(seat) for seat in seats], place
+        """Return a page of summaries, and the position of the next page."""
+        memberships, next_position = await self.list_memberships(principal, after, limit)
+        return [await self.summarize(membership) for membership in memberships], next_position
 
     async def summarize(self, membership: Membership) -> SessionSummary:
-        """A session as its member sees it: nothing in it changes with what happens in another channel."""
-        head, driver = membership.head, None
-        if head.session_id in self._drivers:
-            driver = await self._get_driver(head)
+        """Return a session as its member sees it: events of channels it cannot see change nothing in it."""
+        record = membership.record
+        driver = None
+        if self.drivers.has_driver(record.session_id):
+            driver = await self.drivers.get(record)
         state = self._state_of(membership, driver)
         if membership.visible_channels is None:
-            return SessionSummary(membership, state, format_timestamp(head.active_ms(None)), head.last)
-        return SessionSummary(
-            membership, state, format_timestamp(head.active_ms(membership.principal.name)), None
-        )
+            return SessionSummary(membership, state, format_timestamp(record.active_ms(None)), record.last)
+        active_ms = record.active_ms(membership.principal.name)
+        return SessionSummary(membership, state, format_timestamp(active_ms), None)
 
     def _state_of(self, membership: Membership, driver: SessionDriver | None) -> str:
-        """Whether a session is closed, runs, waits or rests, by what its member sees of it.
+        """Return closed, running, waiting or idle, by what the member sees.
 
-        It waits when all that is open waits, or when a view was not answered. Without a driver it rests.
+        A session waits when all its open agents wait, or when a view was not answered. Without a driver it is
+        idle.
         """
-        if membership.head.closed:
+        if membership.record.closed:
             return "closed"
         if driver is None:
             return "idle"
         tree = restrict_to_channels(driver.tree, membership.may_see)
-        if not tree.open and not tree.queued_turns:
-            return "waiting" if driver.views.has_question(membership.may_see) else "idle"
-        return "waiting" if tree.open and tree.is_all_waiting else "running"
+        if tree.open:
+            return "waiting" if tree.is_all_waiting else "running"
+        if tree.queued_turns:
+            return "running"
+        return "waiting" if driver.views.has_question(membership.may_see) else "idle"
+
+    # default sessions
 
     async def ensure_default_session(self, principal: Principal, app: str | None = None) -> Membership:
-        """The session a principal has in an application without naming one.
+        """Return the session that a principal has in an application without naming one.
 
-        One that is closed, or from which the principal was sent away, has a successor.
+        If it is closed, or the principal was removed from it, a new one is created.
         """
-        name = self.get_app(app).name
-        key = f"{len(principal.name)}:{principal.name}:{name}"
-        async with self._create_locks.setdefault(
-            key, asyncio.Lock()
-        ):  # two requests at once make one session
-            number, newest = await self._newest_default(key)
-            seat = membership_of(principal, newest, self.apps[name]) if newest else None
-            if seat is not None and not seat.head.closed:
-                return seat
-            return await self.create(principal, name, session_id=default_session_id(key, number + 1))
-
-    async def _newest_default(self, key: str) -> tuple[int, SessionRecord | None]:
-        """The number and head of the newest default session under a key; -1 and None without one.
-
-        Each session has a successor only after it: looking twice as far each time, then halving, finds the
-        last one of n with about 2 log n looks.
-        """
-        last, head, step = -1, None, 1
-        while found := await self._find_session(default_session_id(key, last + step)):
-            last, head, step = last + step, found, 2 * step
-        while step > 1:
-            step //= 2
-            if found := await self._find_session(default_session_id(key, last + step)):
-                last, head = last + step, found
-        return last, head
-
-    async def _find_session(self, session_id: str) -> SessionRecord | None:
-        try:
-            return await self.log.info(session_id)
-        except NotFound:
-            return None
+        served_app = self.get_app(app)
+        key = default_session_key(principal, served_app)
+        # two requests at once create one session
+        async with self._create_locks.setdefault(key, asyncio.Lock()):
+            number, newest = await find_newest_default(self.log, key)
+            membership = membership_of(principal, newest, served_app) if newest else None
+            if membership is not None and not membership.record.closed:
+                return membership
+            session_id = default_session_id(key, number + 1)
+            return await self.create(principal, served_app.name, session_id=session_id)
 
     # drivers
 
     async def ensure_driver(self, membership: Membership) -> None:
-        """Open a session in this process, if it is not."""
-        await self._get_driver(membership.head)
-
-    async def _get_driver(self, head: SessionRecord) -> SessionDriver:
-        """The driver of a session; the first touch opens it, and so does one that finds it left."""
-        session_id = head.session_id
-        opened = self._drivers.get(session_id)
-        if opened is None or has_driver_ended(opened):
-            # the driver serves everyone: it keeps nothing of the request that came first
-            opening = self._open(session_id, self.apps[head.app], opened)
-            opened = asyncio.create_task(opening, context=Context())
-            self._drivers[session_id] = opened
-        try:
-            return await asyncio.shield(opened)
-        except Exception:
-            if self._drivers.get(session_id) is opened:
-                del self._drivers[session_id]  # the next touch tries again
-            raise
-
-    async def _open(
-        self, session_id: str, app: App, before: asyncio.Task[SessionDriver] | None
-    ) -> SessionDriver:
-        if before is not None:
-            with suppress(TurnlogError):  # what it cannot close any more, the next one does
-                await before.result().close()
-        lost: SessionDamaged | None = None
-        while True:
-            driver = make_driver(
-                app.runtime,
-                self.log,
-                session_id,
-                app.catalog,
-                app.vocabulary,
-                describe=self._describe,
-                hung=self._hung_tools,
-                observe=self._observe,
-                turn_limit_s=app.turn_limit_s,
-                ledger=SessionAppState(app, session_id),
-            )
-            try:
-                await driver.open(self._pid)
-            except SessionDamaged as damage:  # it is recorded now: the next look passes over it
-                if lost is not None and lost.args == damage.args:
-                    raise
-                lost = damage
-            else:
-                return driver
+        """Open the session's driver, if this process has none."""
+        await self.drivers.get(membership.record)
 
     @asynccontextmanager
     async def _synced_driver(self, membership: Membership) -> AsyncIterator[SessionDriver]:
-        """The driver when it has seen everything in the log; who decides by what is open decides alone."""
-        driver = await self._get_driver(membership.head)
+        """Yield the driver, caught up with the log, under the session's lock."""
+        driver = await self.drivers.get(membership.record)
         async with self._locks.setdefault(membership.session_id, asyncio.Lock()):
             await driver.wait_for_seq(await self._last_seq(membership))
             yield driver
 
     async def _last_seq(self, membership: Membership) -> int:
-        """The last seq of a session."""
         return (await self.log.info(membership.session_id)).last
 
-    # sending
+    # commands
 
     async def send(
         self, membership: Membership, message: UiMessage, event_id: str | None = None
     ) -> SendResult:
-        """Append a message: it opens a turn, or goes to the agents that wait and frees them.
+        """Append a message: it opens a turn, or resumes the agents that wait in its channel.
 
         It goes to the member's own channel unless it names another. A message whose id is in the log already
-        is not sent again; another message under its id is refused.
+        is not appended again; another message under that id raises `Conflict`.
         """
         membership.require_member()
         message = resolve_channel(membership, message)
-        key, event_id, trace = event_id, event_id or new_id("evt_"), new_id("tr_")
+        catalog = membership.app.catalog
+        message_id = event_id or new_id("evt_")
+        trace = new_id("tr_")
         async with self._synced_driver(membership) as driver:
-            if key and (rows := await self.log.find_events(membership.session_id, [key])):
-                return previous_send(membership.app, message, rows[key], driver.tree.last_seq)
+            if event_id:
+                rows = await self.log.find_events(membership.session_id, [event_id])
+                if rows:
+                    return previous_send(membership.app, message, rows[event_id], driver.tree.last_seq)
 
-            async def batch() -> list[Event]:
-                items = message_events(driver.tree, message, trace)
-                freed = [build_event(membership.app, item) for item in items[:-1]]
-                return [*freed, build_event(membership.app, with_actor(membership, items[-1]), event_id)]
+            async def build_events() -> list[Event]:
+                *cancellations, item = message_events(driver.tree, message, trace)
+                events = [cancellation.build(catalog, new_id("evt_")) for cancellation in cancellations]
+                events.append(with_actor(membership, item).build(catalog, message_id))
+                return events
 
-            events, seqs = await self._append(driver, membership, batch)
-            return SendResult(
-                seqs[-1], event_id, events[-1].scope.trace_id or "", cancelled_calls=len(events) - 1
-            )
+            events, seqs = await self._append(driver, membership, build_events)
+            turn = events[-1].scope.trace_id or ""
+            return SendResult(seqs[-1], message_id, turn, cancelled_calls=len(events) - 1)
 
     async def _append(
-        self, driver: SessionDriver, membership: Membership, batch: Callable[[], Awaitable[list[Event]]]
-    ) -> tuple[list[Event], list[int]]:
-        """Append a batch that was made for what is open; when that has changed meanwhile, make it again."""
-        while True:
-            last, rank, events = driver.tree.last_seq, driver.writer.durable_count, await batch()
-            joins, fresh = (
-                membership_events(membership, driver.tree),
-                await self._not_yet_appended(membership, events),
+        self,
+        driver: SessionDriver,
+        membership: Membership,
+        build_events: Callable[[], Awaitable[list[Event]]],
+    ) -> tuple[Sequence[Event], list[int]]:
+        """Append a member's batch with the events that rules emit. Return the batch and its seqs.
+
+        If what is open has changed meanwhile, the batch is built again.
+        """
+        app_state = driver.writer.app_state
+
+        async def make_plan() -> MemberPlan:
+            last = driver.tree.last_seq
+            durable_count = driver.writer.durable_count
+            events = await build_events()
+            joins = membership_events(membership, driver.tree)
+            new_events = await self._not_yet_appended(membership, events)
+            rule_events = app_state.rule_events(new_events, last + len(joins), "apply")
+            # a batch that depends on nothing may be appended wherever the log ends
+            is_dependent = (
+                bool(rule_events)
+                or app_state.may_react_to(new_events)
+                or any(event.scope.agent_id for event in events)
             )
-            follows = driver.writer.app_state.rule_events(fresh, last + len(joins), "apply")
-            bound = driver.writer.app_state.may_react_to(fresh) or any(
-                event.scope.agent_id for event in events
+            return MemberPlan(
+                [*joins, *events, *rule_events],
+                last,
+                {"expected_durable_count": durable_count if is_dependent else None},
+                own_events=events,
+                own_start=len(joins),
             )
-            expected = rank if follows or bound else None  # what depends on nothing needs no place
-            try:
-                together = [*joins, *events, *follows]
-                seqs = await self.log.append(membership.session_id, together, expected_durable_count=expected)
-            except Conflict as conflict:
-                if conflict.last == last:
-                    raise
-                await driver.wait_for_seq(conflict.last)
-            else:
-                return events, seqs[len(joins) : len(joins) + len(events)]
+
+        appended = await append_if_unchanged(
+            partial(self.log.append, membership.session_id), make_plan, driver.wait_for_seq
+        )
+        assert appended is not None
+        plan, seqs = appended
+        return plan.own_events, seqs[plan.own_start : plan.own_start + len(plan.own_events)]
 
     async def _not_yet_appended(self, membership: Membership, events: Sequence[Event]) -> Sequence[Event]:
-        """The events that are not in the log: from what happened before, nothing follows again."""
+        """Return the events that are not in the log: rules do not react to the others again."""
         if not membership.app.has_rules:
             return events
         rows = await self.log.find_events(membership.session_id, [event.id for event in events])
         return [event for event in events if event.id not in rows]
 
     async def post(self, membership: Membership, client_events: Sequence[ClientEvent]) -> list[int]:
-        """Append events of a page: answers to what waits, actions, events of the application."""
+        """Append a page's events (answers, actions, events of the application) and return their seqs."""
         async with self._synced_driver(membership) as driver:
-            poster = ClientEventBatch(self.log, membership, driver, membership.channel)
-            _, seqs = await self._append(driver, membership, lambda: poster.build_events(client_events))
-            return poster.resolve_seqs(seqs)
+            batch = ClientEventBatch(self.log, membership, driver, membership.channel)
+            _, seqs = await self._append(driver, membership, lambda: batch.build_events(client_events))
+            return batch.resolve_seqs(seqs)
 
     async def chat(self, membership: Membership, chat: Chat) -> SendResult:
-        """Direct events and then a message, in one batch and one turn.
+        """Append a page's events and then a message, in one batch and one turn.
 
-        When the turn is over or everyone in it waits: where the batch begins. A chat whose events are in the
-        log already is not sent again.
+        Return when the turn has ended or all its agents wait; the seq is that of the batch's first event. A
+        chat whose events are in the log already is not appended again.
         """
         membership.require_member()
-        trace, message_id = new_id("tr_"), chat.key or new_id("evt_")
-        message = chat.message and resolve_channel(membership, chat.message)
+        catalog = membership.app.catalog
+        trace = new_id("tr_")
+        message_id = chat.key or new_id("evt_")
+        message = resolve_channel(membership, chat.message) if chat.message else None
+        ids = [item.id for item in chat.direct_events]
+        if message is not None:
+            ids.append(message_id)
+
         async with self._synced_driver(membership) as driver:
-            poster = ClientEventBatch(self.log, membership, driver, chat.channel)
+            batch = ClientEventBatch(self.log, membership, driver, chat.channel)
 
-            async def batch() -> list[Event]:
-                words = message_events(driver.tree, message, trace) if message else []
-                scope = words[-1].scope if words else waiting_turn_scope(driver.tree, chat.channel, trace)
-                told = [with_trace(event, scope) for event in await poster.build_events(chat.direct_events)]
-                freed = [build_event(membership.app, item) for item in words[:-1]]
-                return [
-                    *freed,
-                    *told,
-                    *[
-                        build_event(membership.app, with_actor(membership, item), message_id)
-                        for item in words[-1:]
-                    ],
-                ]
+            async def build_events() -> list[Event]:
+                direct_events = await batch.build_events(chat.direct_events)
+                if message is None:
+                    scope = waiting_turn_scope(driver.tree, chat.channel, trace)
+                    return [with_trace(event, scope) for event in direct_events]
+                *cancellations, item = message_events(driver.tree, message, trace)
+                events = [cancellation.build(catalog, new_id("evt_")) for cancellation in cancellations]
+                events += [with_trace(event, item.scope) for event in direct_events]
+                events.append(with_actor(membership, item).build(catalog, message_id))
+                return events
 
-            ids = [*[item.id for item in chat.direct_events], *([message_id] if message else [])]
-            sent = await self._previous_chat(membership, chat, await batch(), ids)
-            if sent is None:
-                events, seqs = await self._append(driver, membership, batch)
-                sent = SendResult(seqs[0], events[-1].id, events[-1].scope.trace_id or "")
+            result = await self._previous_chat(membership, chat, await build_events(), ids)
+            if result is None:
+                events, seqs = await self._append(driver, membership, build_events)
+                result = SendResult(seqs[0], events[-1].id, events[-1].scope.trace_id or "")
         await driver.wait_for_head()
-        await driver.wait_until_idle(sent.turn)
-        return sent
+        await driver.wait_until_idle(result.turn)
+        return result
 
     async def _previous_chat(
         self, membership: Membership, chat: Chat, events: Sequence[Event], ids: Sequence[str]
     ) -> SendResult | None:
-        """What became of a chat that was sent before; another one under its key or its ids is refused."""
+        """Return the result of a chat that was sent before. Raise `Conflict` if its key or ids differ."""
         rows = await self.log.find_events(membership.session_id, [*ids, *chat.collision_ids])
-        other = [
+        different = [
             event.id for event in events if event.id in rows and not has_same_payload(event, rows[event.id])
         ]
-        whole = rows.keys() == set(ids)
-        if chat.key and any(known.startswith(chat.key) for known in rows) and (other or not whole):
+        is_complete = rows.keys() == set(ids)
+        key = chat.key or ""
+        has_key = bool(key) and any(event_id.startswith(key) for event_id in rows)
+        if has_key and (different or not is_complete):
             raise Conflict("this key is that of another request", await self._last_seq(membership))
-        if other:
-            raise Conflict(f"{other[0]} is the id of another event", await self._last_seq(membership))
-        if not whole:
+        if different:
+            raise Conflict(f"{different[0]} is the id of another event", await self._last_seq(membership))
+        if not is_complete:
             return None
-        return SendResult(min(row.seq for row in rows.values()), ids[-1], rows[ids[-1]].trace or "")
+        first_seq = min(row.seq for row in rows.values())
+        return SendResult(first_seq, ids[-1], rows[ids[-1]].trace or "")
 
     async def stop(self, membership: Membership) -> int:
-        """Stop what runs where this member may look; the stop is an event like any other."""
+        """Append a stop for the channels that this member may stop. Return the seq of the first."""
         membership.require_member()
-        await self._get_driver(membership.head)
-        stop, actor = UiCommand(command=Stop()), membership.principal.name
-        scopes = [Scope(channel=channel, actor=actor) for channel in membership.stoppable_channels]
-        events = [build_event(membership.app, TurnEvent(stop, scope, "ui")) for scope in scopes]
-        return (await self.log.append(membership.session_id, events))[0]
+        await self.drivers.get(membership.record)
+        events: list[Event] = []
+        for channel in membership.stoppable_channels:
+            scope = Scope(channel=channel, actor=membership.principal.name)
+            item = TurnEvent(UiCommand(command=Stop()), scope, "ui")
+            events.append(item.build(membership.app.catalog, new_id("evt_")))
+        seqs = await self.log.append(membership.session_id, events)
+        return seqs[0]
 
-    # looking
+    # reading
 
     async def tree(self, membership: Membership) -> Tree:
-        """What is open, when everything in the log has been taken into account."""
+        """Return the open agents and calls, as of the end of the log."""
         async with self._synced_driver(membership) as driver:
             return driver.tree
 
     async def list_frontend_calls(self, membership: Membership) -> dict[str, tuple[str, str]]:
-        """The calls that wait for this member's page, each with its tool and its turn."""
+        """Return the tool and the turn of each call that waits for this member's page, by call id."""
+        calls: dict[str, tuple[str, str]] = {}
         async with self._synced_driver(membership) as driver:
-            return {
-                call_id: (call.call.tool, invocation.scope.trace_id or "")
-                for invocation in driver.tree.open.values()
-                for call_id, call in invocation.calls.items()
-                if call.awaits_page
-                and call.call.executor == "frontend"
-                and membership.may_see(invocation.scope.channel)
-                and has_any_role(call.roles, membership.effective_roles)
-            }
+            for invocation in driver.tree.open.values():
+                if not membership.may_see(invocation.scope.channel):
+                    continue
+                for call_id, call in invocation.calls.items():
+                    is_frontend_call = call.awaits_page and call.call.executor == "frontend"
+                    if is_frontend_call and has_any_role(call.roles, membership.effective_roles):
+                        calls[call_id] = call.call.tool, invocation.scope.trace_id or ""
+        return calls
 
     async def state(self, membership: Membership) -> tuple[int, Any]:
-        """The application's state as this member sees it, and the seq it is of."""
+        """Return the last seq, and the application's state as this member sees it."""
         async with self._synced_driver(membership) as driver:
             assert isinstance(driver.writer.app_state, SessionAppState)
             return driver.tree.last_seq, membership.visible_state(driver.writer.app_state.state)
 
     async def misfits(self, membership: Membership) -> list[Misfit]:
-        """Return which stored events no longer fit the application's classes; only owners may know.
+        """Return which stored events no longer fit the application's classes; nothing for non-owners.
 
-        A session that is not open here is not opened for this: that would write into its log.
+        A session without a driver is not opened for this: that would write to its log.
         """
-        if not membership.is_owner or membership.session_id not in self._drivers:
+        if not membership.is_owner or not self.drivers.has_driver(membership.session_id):
             return []
-        driver = await self._get_driver(membership.head)
+        driver = await self.drivers.get(membership.record)
         assert isinstance(driver.writer.app_state, SessionAppState)
         return list(driver.writer.app_state.misfits.values())
 
@@ -502,88 +449,32 @@ class Sessions:
         names: Iterable[str] = READ_MODEL_NAMES,
         charge: Charge = charge_nothing,
     ) -> ReadModels:
-        """Parts of what is shown of a session, as of a seq or now; the state as this member sees it."""
-        panels = await self.read_models.load_read_models(
+        """Return read models as of a seq, or now; the state is what this member sees of it."""
+        read_models = await self.read_models.load_read_models(
             membership.app, membership.session_id, at, {STATE, *names}, charge
         )
-        panels.models[STATE].value = membership.visible_state(panels.state)
-        return panels
+        read_models.models[STATE].value = membership.visible_state(read_models.state)
+        return read_models
 
     async def documents(
         self, membership: Membership, type: str | None, category: str | None, charge: Charge = charge_nothing
     ) -> list[Document]:
-        """The documents of a session that this member may see."""
-        found = await self.read_models.documents(
+        """Return the documents of a session that this member may see."""
+        documents = await self.read_models.documents(
             membership.session_id, type=type, category=category, charge=charge
         )
-        return [
-            one
-            for one in found
-            if membership.visible_channels is None
-            or is_document_visible(membership.visible_channels, one.body)
-        ]
-
-
-async def make_session(
-    log: Log, app: App, principal: Principal, title: str | None = None, session_id: str | None = None
-) -> str:
-    """A session with its maker as a member, in which nothing runs yet.
-
-    A session id that is given makes one session, however often: the ids of its first events are derived from
-    it, so that they are appended once. Another application or title under the same id is a `Conflict`.
-    """
-    if session_id is None:
-        session_id = await log.create(app.name)
-    else:
-        await create_once(log, app, session_id, title)
-    about: list[Payload] = [SessionMember(principal=principal.name, roles=app.roles.creator)]
-    about += [SessionTitle(title=title)] if title else []
-    scope = Scope(actor=principal.name)
-    events = [
-        build_event(app, TurnEvent(payload, scope, "system"), first_event_id(session_id, payload))
-        for payload in about
-    ]
-    await log.append(session_id, events)
-    return session_id
-
-
-async def create_once(log: Log, app: App, session_id: str, title: str | None) -> None:
-    """Create a session, unless the same one was created before."""
-    try:
-        await log.create(app.name, session_id)
-    except Conflict:
-        head = await log.info(session_id)
-        titled = await log.find_events(session_id, [first_event_id(session_id, SessionTitle(title="x"))])
-        if head.app != app.name or (titled and not title):
-            raise Conflict("another session was made under this key", head.last) from None
-
-
-def first_event_id(session_id: str, payload: Payload) -> str:
-    """The id of one of the first events of a session; pages cannot take ids of this form."""
-    return "evt_" + sha256(f"first:{session_id}:{payload.TYPE}".encode()).hexdigest()[:40]
-
-
-def default_session_id(key: str, number: int) -> str:
-    """The id of a principal's session of an application: of the first one, or of a later one."""
-    return "sess_" + sha256(f"{key}:{number}".encode()).hexdigest()[:32]
-
-
-def has_driver_ended(driver_task: asyncio.Task[SessionDriver]) -> bool:
-    """Whether a driver was opened and follows its session no more."""
-    return (
-        driver_task.done()
-        and not driver_task.cancelled()
-        and not driver_task.exception()
-        and driver_task.result().has_ended
-    )
+        channels = membership.visible_channels
+        if channels is None:
+            return documents
+        return [document for document in documents if is_document_visible(channels, document.body)]
 
 
 def index_apps(apps: Iterable[App]) -> dict[str, App]:
-    """Applications by their names, each of which may be there once."""
-    found: dict[str, App] = {}
+    """Return applications by name. Raise `CallerError` for none, or for two of the same name."""
+    by_name: dict[str, App] = {}
     for app in apps:
-        if found.setdefault(app.name, app) is not app:
+        if by_name.setdefault(app.name, app) is not app:
             raise CallerError(f"expected applications of different names, got {app.name} twice")
-    if not found:
+    if not by_name:
         raise CallerError("expected an application, got none")
-    return found
+    return by_name

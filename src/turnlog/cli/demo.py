@@ -78,7 +78,7 @@ def demo_directory() -> "tempfile.TemporaryDirectory[str]":
 async def create_first_sessions(log_url: str, apps: "Iterable[App]") -> list[str]:
     """A session of each application to begin with, of who starts the demo."""
     from turnlog.app import LOCAL
-    from turnlog.app.sessions import make_session
+    from turnlog.app.session_creation import make_session
     from turnlog.log import open_log
 
     log = await open_log(log_url)

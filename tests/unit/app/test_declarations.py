@@ -58,7 +58,10 @@ def make_app(**more: Any) -> App:
             {"rules": [Rule("r", ANY_PHASE, bool, list)]},
             "rule r: .* apply or submit, got 'aply'",
         ),
-        ({"roles": Roles(postable_events={"buyer": [Stranger]})}, "posts of buyer: .* got Stranger"),
+        (
+            {"roles": Roles(postable_events={"buyer": [Stranger]})},
+            "postable_events of buyer: .* Stranger",
+        ),
         ({"roles": Roles(emits={"buyer": [Stranger]})}, "emits of buyer: .* got Stranger"),
         ({"roles": Roles(emits={"byer": [CloseCase]})}, "expected roles of the application, got byer"),
     ],

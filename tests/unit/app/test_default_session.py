@@ -88,7 +88,7 @@ def test_seat_beside_an_agent_opens_no_driver_of_another_session() -> None:
             assert found.session_id == seat.session_id
             with pytest.raises(NotFound):
                 await again.sessions.get_membership_by_agent(ADA, "agt_unknown")
-            assert again.sessions._drivers == {}
+            assert again.sessions.drivers._drivers == {}
         await log.close()
 
     play(run)

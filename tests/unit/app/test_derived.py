@@ -339,7 +339,7 @@ class TestTheRing:
         assert head.first == 150
         for at in range(head.first - 1, 200):
             assert (await made.load_read_models(APP, NAME, at)).state["said"] == at + 1
-        with pytest.raises(NotFound, match="what happened before seq 149 is not kept any more"):
+        with pytest.raises(NotFound, match="the events before seq 149 are not kept any more"):
             await made.load_read_models(APP, NAME, head.first - 2)
         panels = await made.load_read_models(APP, NAME)
         assert panels.transcript == whole.transcript
@@ -353,7 +353,7 @@ class TestTheRing:
         log = Log(MemoryStore(ring_events=50))
         made = ReadModelStore(log, {"other": APP})
         await filled(log, 60)
-        with pytest.raises(NotFound, match="is not kept any more"):
+        with pytest.raises(NotFound, match="are not kept any more"):
             await made.load_read_models(APP, NAME)
         await log.close()
 

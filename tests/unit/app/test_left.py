@@ -25,7 +25,7 @@ async def test_a_session_whose_history_changed_goes_on(tmp_path: Path) -> None:
     async with desk(log=log) as at:
         seat = await at.sessions.create(ADA)
         await answered(at, seat, "hi")
-        driver = await at.sessions._get_driver(seat.head)
+        driver = await at.sessions.drivers.get(seat.record)
         edit(tmp_path / "log.db", LOST)
         with pytest.raises(SessionDamaged):
             await log.read(seat.session_id, 3)
@@ -55,12 +55,12 @@ async def test_a_session_that_is_damaged_is_recovered_all_the_same(tmp_path: Pat
 async def test_a_session_that_was_closed_is_opened_for_looking_once() -> None:
     async with desk() as at:
         seat = await at.sessions.create(ADA)
-        driver = await at.sessions._get_driver(seat.head)
+        driver = await at.sessions.drivers.get(seat.record)
         await at.log.close_session(seat.session_id)
         with pytest.raises(StoreError):
             await driver.wait_for_seq(1000)
         last = (await at.log.info(seat.session_id)).last
-        again = [await at.sessions._get_driver(seat.head) for _ in range(2)]
+        again = [await at.sessions.drivers.get(seat.record) for _ in range(2)]
         assert (again[0] is again[1], again[0].tree.last_seq) == (True, last)
 
 

@@ -76,7 +76,7 @@ def test_a_role_posts_what_the_application_says(roles: tuple[str, ...], notes: b
                     assert await at.post(bob, name, {}) > 0
                 else:
                     said = await refused(InvalidEvent, at.post(bob, name, {}))
-                    assert f"{name} is not for your role to post" in said
+                    assert f"your role may not post {name}" in said
             assert all(
                 event.actor == "bob" for event in await at.told(ada, "case.note_fact", "case.close_case")
             )
@@ -226,7 +226,7 @@ def test_a_decision_that_comes_again_while_its_call_ends_is_the_same(monkeypatch
                 found = await look(session_id, key)
                 ready.set()
                 await at.until(ada, "agent.end")
-                await (await at.sessions._get_driver(ada.head)).wait_for_head()
+                await (await at.sessions.drivers.get(ada.record)).wait_for_head()
                 return found
 
             monkeypatch.setattr(at.log, "closing_event", ended)

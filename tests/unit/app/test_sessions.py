@@ -33,7 +33,7 @@ class TestSeats:
             async with desk(make_app(roles=Roles(creator=("clerk", "writer")))) as at:
                 ada = await at.sessions.create(ADA, title="A case")
                 assert ada.roles == {"clerk", "writer"}
-                assert ada.head.title == "A case"
+                assert ada.record.title == "A case"
                 [member] = await at.told(ada, "session.member")
                 assert (member.actor, member.origin) == ("ada", "system")
                 assert len(ada.session_id) >= len("sess_") + 22, "128 bits"

@@ -24,7 +24,7 @@ def test_a_turn_ends_when_its_applications_time_is_over(app: App, limit_s: float
         sessions = Sessions(log, [app], 1)
         seat = await sessions.create(LOCAL)
         scene = Scene(log, seat.session_id)
-        driver = await sessions._get_driver(seat.head)
+        driver = await sessions.drivers.get(seat.record)
         assert isinstance(driver, AgentDriver)
         scene.driver = driver
         await sessions.send(seat, UiMessage(text="hang"))

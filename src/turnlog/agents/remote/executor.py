@@ -27,7 +27,7 @@ from turnlog.agents.remote.server_client import (
     ServerUnavailable,
     check_status,
     error_text,
-    read_body,
+    read_response_body,
 )
 from turnlog.agents.retry import RetryPolicy
 from turnlog.agents.runtime.approvals import check_tool_roles
@@ -152,7 +152,7 @@ class RemoteExecutor:
             if status == 204:
                 return True
             if status != 200:
-                check_status(status, await read_body(response, MAX_ERROR_BYTES))
+                check_status(status, await read_response_body(response, MAX_ERROR_BYTES))
             async for chunk in response.aiter_raw():
                 self._process_messages(self._decoder.feed(chunk))
         return False

@@ -64,12 +64,12 @@ class ServerClient:
     async def get(self, path: str, limit_bytes: int) -> tuple[int, bytes]:
         """Return the status and at most `limit_bytes` of the body."""
         async with self._send("GET", path, {}, b"") as response:
-            return response.status_code, await read_body(response, limit_bytes)
+            return response.status_code, await read_response_body(response, limit_bytes)
 
     async def post(self, path: str, body: bytes, limit_bytes: int = MAX_RESPONSE_BYTES) -> tuple[int, bytes]:
         """Send JSON. Return the status and at most `limit_bytes` of the response's body."""
         async with self._send("POST", path, {"content-type": "application/json"}, body) as response:
-            return response.status_code, await read_body(response, limit_bytes)
+            return response.status_code, await read_response_body(response, limit_bytes)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -130,7 +130,7 @@ def translate_transport_errors() -> Iterator[None]:
         raise ServerUnavailable(f"{type(error).__name__}: {error}") from error
 
 
-async def read_body(response: "httpx2.Response", limit_bytes: int) -> bytes:
+async def read_response_body(response: "httpx2.Response", limit_bytes: int) -> bytes:
     """Return the body up to a limit; what follows is not read, and the connection is closed."""
     body = bytearray()
     async for chunk in response.aiter_raw():

@@ -126,7 +126,7 @@ class DocumentRoutes:
         """Send the events that this member may see, as `turnlog export` writes them."""
         query = request.query_params
         membership = await self._access.find_membership(request, query.get("session", ""))
-        after_seq = resolve_resume_seq(parse_cursor(query.get("after", "")), membership.head)
+        after_seq = resolve_resume_seq(parse_cursor(query.get("after", "")), membership.record)
         meter = self._access.start_read_meter(request)
         lines = export_session(
             self._access.sessions.log,

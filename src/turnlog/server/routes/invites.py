@@ -150,7 +150,7 @@ class InviteRoutes:
         return json_response(InviteResponse(seq), 202)
 
     def _make_invite_info(self, listed: ListedInvite) -> InviteInfo:
-        record = listed.head
+        record = listed.record
         invite = listed.invite
         return InviteInfo(
             record.session_id,

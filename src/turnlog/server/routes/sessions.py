@@ -124,7 +124,7 @@ class SessionRoutes:
 def make_session_info(
     membership: Membership, state: str, last_activity: str, last: int | None
 ) -> SessionInfo:
-    record = membership.head
+    record = membership.record
     return SessionInfo(
         record.session_id,
         record.app,

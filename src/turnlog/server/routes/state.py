@@ -61,7 +61,7 @@ class StateRoutes:
         sessions = self._access.sessions
         membership = await self._access.find_membership(request, query.get("session", ""))
         include = parse_include(query)
-        at_seq = parse_at_seq(query, membership.head)
+        at_seq = parse_at_seq(query, membership.record)
         if at_seq is not None:
             await self._check_is_stored(membership.session_id, at_seq)
 

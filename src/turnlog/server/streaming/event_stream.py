@@ -161,7 +161,7 @@ class EventStreamRoute:
 
         text = request.headers.get("last-event-id") or query.get("after") or ""
         parsed = parse_cursors(text, len(memberships))
-        cursors = [with_epoch(at, item.head) for at, item in zip(parsed, memberships, strict=True)]
+        cursors = [with_epoch(at, item.record) for at, item in zip(parsed, memberships, strict=True)]
         if len(memberships) == 1:
             selection = Selection(dialect_request, event_filter, meter)
             frames = await self._session_frames(memberships[0], cursors[0], selection)
