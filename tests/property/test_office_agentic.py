@@ -15,9 +15,9 @@ from turnlog import events as ev
 from turnlog.events import team, ui
 from turnlog.state.documents import fold_documents
 from turnlog.state.fold import apply_events
-from turnlog.state.roster import Roster
 from turnlog.state.snapshot import dump, load
 from turnlog.state.tree import scope_without_actor
+from turnlog.team.roster import Roster
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, Dialect, no_history, strip_agent_prefix
 from turnlog.wire.dialects.registry import DIALECT_FACTORIES
 

@@ -1,6 +1,6 @@
 /**
  * The team on its 3 x 3 grid: who is hatching, alive or asleep (docs/protocol.md, section 9.7). The same as
- * `turnlog.state.roster`.
+ * `turnlog.team.roster`.
  *
  * An agent is known by its seat, 0 to 8; names are not unique. A summon names nobody, a wake names seats; both
  * are over with a status, the end of their turn or of a process, and who never joined is forgotten then. What is

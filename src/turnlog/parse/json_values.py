@@ -13,6 +13,7 @@ from turnlog.errors import BadInput, InvalidEvent
 from turnlog.events.names import check_names
 from turnlog.events.payload import MAX_NAME_BYTES, Name, OpaqueId
 from turnlog.events.strict_json import MAX_JSON_DEPTH, exceeds_depth
+from turnlog.events.surrogates import replace_lone_surrogates
 
 JsonObject = dict[str, Any]
 
@@ -45,7 +46,6 @@ def to_json_value(item: Any, enc_hook: Callable[[Any], Any] | None = None) -> An
 
 
 def encode_json(tree: Any, enc_hook: Callable[[Any], Any] | None) -> bytes:
-    """Encode a tree with lone surrogates replaced."""
     try:
         return msgspec.json.encode(tree, enc_hook=enc_hook)
     except UnicodeEncodeError:
@@ -65,15 +65,6 @@ def decode_json(body: bytes) -> Any:
     if exceeds_depth(body, MAX_JSON_DEPTH):
         raise BadInput(f"expected at most {MAX_JSON_DEPTH} levels")
     return value
-
-
-def replace_lone_surrogates(text: str) -> str:
-    """Return the text with U+FFFD for lone surrogates, which UTF-8 cannot encode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 class SurrogateJoiner:
@@ -112,13 +103,11 @@ def convert_or_none(value: Any, type_: Any) -> Any:
 
 
 def as_opaque_id(value: Any) -> str | None:
-    """Return the value if it is a valid id, else None."""
     opaque_id: str | None = convert_or_none(value, OpaqueId)
     return opaque_id
 
 
 def as_name(value: Any) -> str | None:
-    """Return the value if it is a valid name, else None."""
     name: str | None = convert_or_none(value, Name)
     if not name:
         return None
@@ -128,7 +117,6 @@ def as_name(value: Any) -> str | None:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 

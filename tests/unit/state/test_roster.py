@@ -10,8 +10,8 @@ from tests.logs import vector_log
 from tests.support.tables import check_laws, for_each_row
 from turnlog.state.documents import fold_documents
 from turnlog.state.fold import apply_events
-from turnlog.state.roster import REDUCERS, SEAT_COUNT, Roster, Team, build_roster_report
 from turnlog.state.snapshot import dump, load
+from turnlog.team.roster import REDUCERS, SEAT_COUNT, Roster, Team, build_roster_report
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "roster" / "cases.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]

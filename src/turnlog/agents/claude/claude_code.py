@@ -17,7 +17,7 @@ from typing import Any
 from turnlog.agents.definition import validate_definition
 from turnlog.errors import CallerError, quote
 from turnlog.events import Entry
-from turnlog.parse.deeds import ToolEffects
+from turnlog.team.tool_effects import TeamToolEffects
 
 INACTIVITY_S = 900.0  # as long as the original waits
 STREAM_JSON_FLAGS = (
@@ -66,9 +66,9 @@ class ClaudeCode:
         validate_definition(whose, "agent.start", name=self.name, via="prompt", model=self.model)
 
     @property
-    def tool_effects(self) -> ToolEffects:
+    def tool_effects(self) -> TeamToolEffects:
         """What its tools do that is more than a call."""
-        return ToolEffects(self.artifact_dir, self.screen_url)
+        return TeamToolEffects(self.artifact_dir, self.screen_url)
 
     @property
     def model(self) -> str | None:

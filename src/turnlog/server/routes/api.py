@@ -37,9 +37,9 @@ from turnlog.server.request_body import MAX_SMALL_BODY_BYTES, check_message_text
 from turnlog.server.streaming.query import CursorGone, resolve_resume_seq
 from turnlog.state.meters import Meters
 from turnlog.state.pending import build_pending_report
-from turnlog.state.roster import Roster, Team, build_roster_report
 from turnlog.state.transcript import Transcript, TranscriptEntry
 from turnlog.state.tree import Tree
+from turnlog.team.roster import Roster, Team, build_roster_report
 from turnlog.wire import cursor
 
 MAX_IDEMPOTENCY_KEY_CHARS = 256
