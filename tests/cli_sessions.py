@@ -19,8 +19,8 @@ from turnlog.agents.claude.driver import ClaudeDriver
 from turnlog.app import Membership
 from turnlog.events import Envelope
 from turnlog.log import Log
-from turnlog.state.roster import Roster
 from turnlog.state.tree import Tree
+from turnlog.team.roster import Roster
 from turnlog_examples.office.standin import COMMAND
 
 LIMIT_S = 600.0

@@ -15,6 +15,7 @@ RANK = {
     "state": 2,
     "wire": 3,
     "client": 4,
+    "team": 4,
     "ids": 4,
     "log": 5,
     "testing": 6,
@@ -23,7 +24,8 @@ RANK = {
     "server": 8,
     "cli": 9,
 }
-PURE = {"errors", "events", "parse", "state", "wire", "client"}
+PURE = {"errors", "events", "parse", "state", "wire", "client", "team"}
+MAY_IMPORT_TEAM = {"team", "agents", "app", "server", "cli"}  # one application's words are not the core's
 WORLD = {
     "asyncio", "concurrent", "logging", "multiprocessing", "os", "pathlib", "random", "secrets", "select",
     "signal", "socket", "sqlite3", "subprocess", "tempfile", "threading", "time", "urllib", "uuid",
@@ -36,6 +38,7 @@ LIBRARIES = {
     "state": {"msgspec"},
     "wire": {"msgspec"},
     "client": {"msgspec"},
+    "team": {"msgspec"},
     "log": {"msgspec"},
     "testing": {"msgspec"},
     "agents": {"msgspec", "anthropic", "httpx2"},
@@ -69,7 +72,8 @@ def faults(place: str, text: str) -> list[str]:
         top, _, rest = name.partition(".")
         if top == "turnlog":
             other = rest.partition(".")[0]
-            if other in RANK and other != place and RANK[other] >= RANK[place]:
+            forbidden = other == "team" and place not in MAY_IMPORT_TEAM
+            if forbidden or (other in RANK and other != place and RANK[other] >= RANK[place]):
                 found.append(f"{place} may not import {name}")
         elif place in PURE and top in WORLD:
             found.append(f"{place} is pure and may not import {name}")
@@ -97,6 +101,9 @@ def test_every_room_is_known() -> None:
         ("parse", "from turnlog.state import fold"),
         ("wire", "import turnlog.log"),
         ("log", "from turnlog import server"),
+        ("log", "from turnlog.team.roster import Roster"),
+        ("parse", "from turnlog import team"),
+        ("team", "import turnlog.log"),
         ("events", "import starlette"),
     ],
 )

@@ -1,7 +1,7 @@
 """Markers of a team in model text, alone and among tags."""
 
 from tests.fuzz.inline import check_scanner
-from turnlog.parse import MarkerParser, TagAndMarkerParser
+from turnlog.team.markers import MarkerParser, TagAndMarkerParser
 
 
 def target(data: bytes) -> None:

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from tests.cli_process import VECTORS, assert_lawful, bytes_of, counting
 from tests.support.examples import examples
 from turnlog.events import AssistantMessage, AssistantThinking, BlockDelta, BlockEnd, EventDraft, ToolCall
-from turnlog.parse import CliParser, MarkerParser, SentMessage
+from turnlog.parse import CliParser, SentMessage
 from turnlog.parse.claude.parser import LINE_READERS, SYSTEM_READERS
-from turnlog.parse.deeds import ToolEffects
-from turnlog.parse.inline.marker_scanner import MARKERS
-from turnlog.parse.inline.markers import TagAndMarkerParser
 from turnlog.parse.inline.parsed_text import ParsedText
+from turnlog.team.markers import MARKERS, MarkerParser, TagAndMarkerParser
+from turnlog.team.tool_effects import TeamToolEffects
 
 words = st.text(max_size=6)
 scalars = st.none() | st.booleans() | st.integers(-2, 2**64) | st.floats(allow_nan=False) | words
@@ -122,7 +121,7 @@ streams = st.lists(usual | lines, max_size=20)
 
 def parser() -> CliParser:
     parsing = CliParser(
-        counting(), make_text_parser=TagAndMarkerParser, tool_effects=ToolEffects("/memory", "localhost")
+        counting(), make_text_parser=TagAndMarkerParser, tool_effects=TeamToolEffects("/memory", "localhost")
     )
     parsing.expect("u-1", SentMessage("tr_a"))
     parsing.expect("u-2", SentMessage("tr_b", "team", "Lyra"))

@@ -23,8 +23,8 @@ from turnlog.events import Catalog, Envelope, Event, Payload, ToolResult, UiMess
 from turnlog.log import Document, Log, MemoryStore, SqliteStore, Store
 from turnlog.state.fold import Reducer
 from turnlog.state.pending import build_pending_report
-from turnlog.state.roster import build_roster_report
 from turnlog.state.tree import scope_without_actor
+from turnlog.team.roster import build_roster_report
 
 NAME = "sess_1"
 some = examples(5)

@@ -14,9 +14,9 @@ from tests.support.examples import examples
 from tests.support.folds import apply_events, fold_documents
 from turnlog import events as ev
 from turnlog.events import team, ui
-from turnlog.state.roster import Roster
 from turnlog.state.snapshot import dump, load
 from turnlog.state.tree import scope_without_actor
+from turnlog.team.roster import Roster
 from turnlog.wire.dialects._common import strip_agent_prefix
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, Dialect, no_history
 from turnlog.wire.dialects.registry import DIALECT_FACTORIES

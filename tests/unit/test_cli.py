@@ -14,7 +14,8 @@ from turnlog.errors import NotFound
 from turnlog.events import CATALOG
 
 COMMANDS = {
-    "assemble", "backup", "chat", "convert", "demo", "export", "import", "new", "parse", "prune", "schema", "serve",
+    "assemble", "backup", "chat", "convert", "demo", "export", "import", "new", "parse", "prune", "schema",
+    "serve",
     "sessions", "tail", "verify", "close", "link", "open", "search", "stats",
     "state", "rebuild", "token"}  # fmt: skip
 ON_A_LOG = COMMANDS - {"assemble", "convert", "demo", "new", "parse", "schema", "token"}

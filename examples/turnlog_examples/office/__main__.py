@@ -9,7 +9,7 @@ from turnlog.cli.log_access import open_cli_log, run_command
 from turnlog.cli.terminal import escape_controls, make_console
 from turnlog.errors import CallerError, TurnlogError
 from turnlog.events import CORE, TEAM, Catalog
-from turnlog.state.roster import TeamMember
+from turnlog.team.roster import TeamMember
 from turnlog_examples.office.floor import REDUCERS, Floor
 
 STATES = {"alive": "green", "hatching": "yellow", "sleeping": "dim"}

@@ -1,7 +1,7 @@
 """What is seen of the office: nine seats, what was written, what is on the screen, which work there is.
 
 A fold over events of the vocabulary `team`, the commands of people and the lives of processes. The grid is
-that of `turnlog.state.roster`, but for the seat in the middle: it is Julian's, who is awake while his process
+that of `turnlog.team.roster`, but for the seat in the middle: it is Julian's, who is awake while his process
 runs. Whoever else is registered there finds it taken.
 """
 
@@ -24,7 +24,7 @@ from turnlog.events import (
     UiCommand,
 )
 from turnlog.state.fold import Reducers
-from turnlog.state.roster import NO_CHANNEL, SEAT_COUNT, Roster, Team, TeamMember
+from turnlog.team.roster import NO_CHANNEL, SEAT_COUNT, Roster, Team, TeamMember
 from turnlog_examples.office.people import HOME
 
 SHOWN = 20  # commands and offers; the log has all of them

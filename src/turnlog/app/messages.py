@@ -14,8 +14,8 @@ from turnlog.events import Event, Scope, SessionMember, UiMessage, decode_envelo
 from turnlog.events.roles import OWNER
 from turnlog.ids import new_id
 from turnlog.log import Row, envelope_json
-from turnlog.parse.inline.markers import parse_route
 from turnlog.state.tree import Tree
+from turnlog.team.markers import parse_route
 
 
 class SendResult(NamedTuple):

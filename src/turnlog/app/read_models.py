@@ -25,10 +25,10 @@ from turnlog.log import Document, Log, Row, SessionRecord, Store, envelope_json
 from turnlog.state.documents import Documents
 from turnlog.state.fold import Fold, Reducers, fold, guard_reducers
 from turnlog.state.meters import Meters
-from turnlog.state.roster import Roster
 from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
 from turnlog.state.tree import Tree
+from turnlog.team.roster import Roster
 
 STATE = "state"
 DOCUMENTS = "documents"

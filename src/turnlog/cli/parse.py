@@ -53,15 +53,14 @@ from turnlog.parse import AgentStreamParser, CliParser, MessagesParser, ReplyBui
 from turnlog.parse.blocks import UntypedEvent
 from turnlog.parse.claude.lines import CLAUDE_CLI
 from turnlog.parse.claude.parser import PROCESS_EXITED
-from turnlog.parse.inline.markers import TagAndMarkerParser
 from turnlog.parse.messages_api import INCOMPLETE
 from turnlog.parse.reply import (
     TextParserFactory,
     always_backend,
-    tag_and_marker_parser_factory,
     tag_parser_factory,
 )
 from turnlog.state.closing import build_cancelled_result
+from turnlog.team.markers import TagAndMarkerParser, tag_and_marker_parser_factory
 from turnlog.wire.dialects.base import DONE
 from turnlog.wire.sse import MAX_SSE_MESSAGE_BYTES, Decoder
 

@@ -17,7 +17,7 @@ from turnlog.events import CATALOG, Catalog
 from turnlog.log import Log
 from turnlog.state.fold import Reducer
 from turnlog.state.pending import build_pending_report
-from turnlog.state.roster import build_roster_report
+from turnlog.team.roster import build_roster_report
 
 
 class NoApp(NamedTuple):

@@ -40,7 +40,6 @@ class EventType(msgspec.Struct, frozen=True):
 
     @property
     def tag(self) -> str:
-        """The bare name inside its vocabulary."""
         return self.name.rpartition(".")[2]
 
     def decode_payload(self, body: bytes | msgspec.Raw) -> Payload:
@@ -121,14 +120,12 @@ class Catalog:
         return iter(self.types.values())
 
     def get_event_type(self, name: str) -> EventType:
-        """Return the type with this full name. Raise `UnknownType`."""
         try:
             return self.types[name]
         except KeyError:
             raise UnknownType(f"expected a declared type, got {quote(name)}") from None
 
     def get_type_name(self, payload_class: type[Payload]) -> str:
-        """Return the full name of a class. Raise `UnknownType`."""
         try:
             return self._type_names[payload_class]
         except KeyError:
@@ -254,7 +251,6 @@ def check_declarations(name: str, payload_class: type[Payload]) -> None:
 
 
 def build_example(name: str, payload_class: type[Payload]) -> Payload:
-    """Build the payload of a class's EXAMPLE. Raise `InvalidEvent` if it does not fit."""
     unknown = find_unknown_fields(payload_class, payload_class.EXAMPLE)
     if unknown:
         raise InvalidEvent(f"EXAMPLE of {name}: the class has no field {quote(unknown[0])}", name)
@@ -286,7 +282,6 @@ def encode_payload(name: str, payload: Payload | Mapping[str, Any]) -> bytes:
 
 
 def check_finite(payload: Payload | Mapping[str, Any]) -> None:
-    """Raise `ValueError` for NaN and infinity."""
     import json  # only for payloads with a null
 
     json.dumps(msgspec.to_builtins(payload), allow_nan=False)

@@ -155,7 +155,6 @@ def encode_sse_frame(event: Event, *, session_id: str, seq: int, ts_ms: int) -> 
 
 
 def encode_envelope(event: Event, *, session_id: str, seq: int, ts_ms: int) -> bytes:
-    """Return the JSON of an SSE frame, without the framing."""
     frame = encode_sse_frame(event, session_id=session_id, seq=seq, ts_ms=ts_ms)
     return frame[len(b"data: ") : -len(b"\n\n")]
 
@@ -172,7 +171,6 @@ def _encode_prefix_and_middle(
 
 
 def is_session_id(text: str) -> bool:
-    """Return True if `text` is a valid session id."""
     try:
         convert(text, SessionId)
     except ValidationError:

@@ -60,7 +60,6 @@ def decode_strict_json(data: bytes, type_: type[T], max_bytes: int = MAX_JSON_BY
 
 
 def parse_strict_json(data: bytes) -> Any:
-    """Decode JSON to plain values. Raise `BadInput`."""
     try:
         return msgspec.json.decode(data)
     except RecursionError:
@@ -77,7 +76,6 @@ def parse_strict_json(data: bytes) -> Any:
 
 
 def convert_strict(tree: Any, type_: type[T]) -> T:
-    """Convert plain values to `type_`. Raise `BadInput`."""
     try:
         value = msgspec.convert(tree, type_)
         check_names(type_, value)
@@ -122,7 +120,6 @@ def has_overflowing_number(skeleton: bytes) -> bool:
 
 
 def exceeds_depth(data: bytes, max_depth: int) -> bool:
-    """Return True if valid JSON nests deeper than `max_depth`."""
     if data.count(b"{") + data.count(b"[") <= max_depth:
         return False
     return brackets_exceed_depth(_STRING.sub(b"", data), max_depth)
@@ -183,7 +180,6 @@ def make_duplicate_key_error(data: bytes) -> BadInput:
 
 
 def iter_overflow_paths(tree: Any, path: str = "$") -> Iterator[str]:
-    """Yield the paths of infinite numbers."""
     if isinstance(tree, float) and abs(tree) == inf:
         yield path
     for child_path, value in iter_children(tree, path):

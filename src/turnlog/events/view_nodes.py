@@ -212,7 +212,6 @@ def is_finite(number: Number) -> bool:
 
 
 def require_unique(kind: str, names: Iterable[str]) -> None:
-    """Raise `ValueError` for a duplicate name."""
     seen: set[str] = set()
     for name in names:
         if name in seen:

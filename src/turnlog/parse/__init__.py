@@ -7,7 +7,6 @@ the blocks, their final events and the calls.
 
 from turnlog.parse.claude.parser import CliParser
 from turnlog.parse.claude.turns import SentMessage
-from turnlog.parse.inline.markers import MarkerParser, TagAndMarkerParser
 from turnlog.parse.inline.parsed_text import ParsedText, TagEvent
 from turnlog.parse.inline.tags import AgentStreamParser, StrippedText, strip_event_tags
 from turnlog.parse.messages_api import MessagesParser
@@ -16,13 +15,11 @@ from turnlog.parse.reply import ReplyBuilder
 __all__ = [
     "AgentStreamParser",
     "CliParser",
-    "MarkerParser",
     "MessagesParser",
     "ParsedText",
     "ReplyBuilder",
     "SentMessage",
     "StrippedText",
-    "TagAndMarkerParser",
     "TagEvent",
     "strip_event_tags",
 ]

@@ -135,7 +135,6 @@ class BlockBuffer:
         return BlockDelta(block_id=self.block_id or "", text=piece)
 
     def begin(self, kind: Any, **fields: Any) -> BlockStart:
-        """Give the block its id and return its start."""
         self.block_id = self._context.new_block_id()
         return BlockStart(block_id=self.block_id, kind=kind, **fields)
 
@@ -287,7 +286,6 @@ class ThinkingBlock:
         return events
 
     def redact(self, data: str) -> list[Payload]:
-        """Set the encrypted form that replaces the text."""
         events = self._append(self._buffer.flush())
         self._redacted = self._buffer.accept(data) + self._buffer.flush()
         return events + self._start_once()

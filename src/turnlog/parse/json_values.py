@@ -46,7 +46,6 @@ def to_json_value(item: Any, enc_hook: Callable[[Any], Any] | None = None) -> An
 
 
 def encode_json(tree: Any, enc_hook: Callable[[Any], Any] | None) -> bytes:
-    """Encode a tree with lone surrogates replaced."""
     try:
         return msgspec.json.encode(tree, enc_hook=enc_hook)
     except UnicodeEncodeError:
@@ -104,13 +103,11 @@ def convert_or_none(value: Any, type_: Any) -> Any:
 
 
 def as_opaque_id(value: Any) -> str | None:
-    """Return the value if it is a valid id, else None."""
     opaque_id: str | None = convert_or_none(value, OpaqueId)
     return opaque_id
 
 
 def as_name(value: Any) -> str | None:
-    """Return the value if it is a valid name, else None."""
     name: str | None = convert_or_none(value, Name)
     if not name:
         return None
@@ -120,7 +117,6 @@ def as_name(value: Any) -> str | None:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 

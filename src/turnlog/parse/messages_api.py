@@ -121,7 +121,6 @@ class MessagesParser:
         return self._update_counts(get_field(message, "usage"))
 
     def _on_message_delta(self, event: Any) -> list[Payload]:
-        """Store the stop reason and the usage so far."""
         batch = self._update_counts(get_field(event, "usage"))
         delta = get_field(event, "delta")
 
@@ -322,7 +321,6 @@ class MessagesParser:
         return self._apply_other_delta(event, self._open_blocks[index], kind, delta)
 
     def _apply_other_delta(self, event: Any, block: Block, kind: Any, delta: Any) -> list[Payload]:
-        """Apply a delta that is not a piece of text for its block."""
         try:
             data = to_json_value(delta, vars)
         except BadInput:
@@ -347,7 +345,6 @@ class MessagesParser:
 
     @property
     def open_indexes(self) -> Set[int]:
-        """The indexes of the open blocks."""
         return self._open_blocks.keys()
 
     def drop(self, index: int) -> list[Payload]:
@@ -357,7 +354,6 @@ class MessagesParser:
         return self.reply.drop(self._take_block(index))
 
     def _take_block(self, index: int) -> Block:
-        """Remove an open block and return it."""
         for kind in DELTA_READERS:
             self._delta_sinks.pop((index, kind), None)
         return self._open_blocks.pop(index)
@@ -420,7 +416,6 @@ def parse_provider_error(data: JsonObject, content: Any) -> ErrorInfo | None:
 
 
 def parse_output_files(content: Any) -> tuple[File, ...]:
-    """Return the files that a result names. The provider stores them."""
     outputs = content.get("content") if isinstance(content, dict) else content
     files: list[File] = []
     for output in as_list(outputs):

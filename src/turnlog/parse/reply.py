@@ -38,7 +38,6 @@ from turnlog.parse.blocks import (
     TextParser,
     ThinkingBlock,
 )
-from turnlog.parse.inline.markers import TagAndMarkerParser
 from turnlog.parse.inline.tags import AgentStreamParser
 from turnlog.parse.json_values import as_name, as_opaque_id, convert_or_none, to_json_value
 from turnlog.parse.rejects import make_reject
@@ -54,13 +53,7 @@ BLOCK_COST_CHARS = 64  # of a block or a citation, besides its content
 
 
 def tag_parser_factory(vocabulary: Vocabulary | None) -> TextParserFactory:
-    """Return a factory of text parsers that find an application's tags."""
     return partial(AgentStreamParser, vocabulary or NO_VOCABULARY)
-
-
-def tag_and_marker_parser_factory(vocabulary: Vocabulary | None) -> TextParserFactory:
-    """Return a factory of text parsers that find an application's tags and a team's markers."""
-    return partial(TagAndMarkerParser, vocabulary or NO_VOCABULARY)
 
 
 def always_backend(tool: str) -> ExecutorKind:
@@ -125,12 +118,10 @@ class ReplyBuilder:
 
     @property
     def text_so_far(self) -> str:
-        """The text of all text blocks."""
         return "".join(block.text for block in self._text_blocks)
 
     @property
     def has_deferred_calls(self) -> bool:
-        """Whether calls are deferred until the end of the message."""
         return any(block.is_deferred for block in self._deferred_blocks)
 
     def begin(self, model: str | None = None, message_id: str | None = None) -> list[Payload]:
@@ -152,7 +143,6 @@ class ReplyBuilder:
         return batch + block.feed(piece)
 
     def cite(self, citation: Citation) -> list[Payload]:
-        """Add a source to the open text."""
         block = self._current_block(TextBlock)
         if block is None:
             return [make_reject("citation_without_text", citation)]
@@ -203,7 +193,6 @@ class ReplyBuilder:
         return block.feed(piece)
 
     def call(self, tool: str, args: dict[str, Any], call_id: str | None = None) -> list[Payload]:
-        """Add a complete call."""
         batch = self.end()
         json_args = to_json_object(args)
         if json_args is None or not is_valid_call(tool, call_id):
@@ -225,7 +214,6 @@ class ReplyBuilder:
         return batch + self.close(block)
 
     def end(self) -> list[Payload]:
-        """Complete the open blocks."""
         batch: list[Payload] = []
         for block in tuple(self._open_blocks):
             batch += self.close(block)
@@ -330,7 +318,6 @@ class ReplyBuilder:
         return deferred
 
     def _current_block(self, block_class: type[B]) -> B | None:
-        """Return the last open block if it is of this class, else None."""
         block = self._open_blocks[-1] if self._open_blocks else None
         return block if isinstance(block, block_class) else None
 

@@ -16,8 +16,8 @@ from turnlog.agents.claude.driver import MAX_ATTEMPTS
 from turnlog.errors import CallerError, InvalidEvent
 from turnlog.events import Envelope, Event
 from turnlog.log import Log, MemoryStore
-from turnlog.state.roster import Roster, TeamMember
 from turnlog.state.tree import scope_without_actor
+from turnlog.team.roster import Roster, TeamMember
 from turnlog_examples.office.standin import COMMAND
 
 

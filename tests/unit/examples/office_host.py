@@ -13,8 +13,8 @@ from tests.support.limits import HANG_S
 from turnlog.events import EventDraft, Payload
 from turnlog.parse.claude.parser import CliParser
 from turnlog.parse.claude.turns import SentMessage
-from turnlog.parse.deeds import ToolEffects
-from turnlog.parse.inline.markers import MarkerParser
+from turnlog.team.markers import MarkerParser
+from turnlog.team.tool_effects import TeamToolEffects
 from turnlog_examples.office.script import SCREEN
 from turnlog_examples.office.standin import COMMAND
 
@@ -79,7 +79,7 @@ class Host:
     def events(self) -> list[EventDraft]:
         """What a parser makes of everything it said; nothing is left open."""
         memory = str(self.folder / "memory")
-        parser = CliParser(counting(), "Julian", MarkerParser, ToolEffects(memory, SCREEN))
+        parser = CliParser(counting(), "Julian", MarkerParser, TeamToolEffects(memory, SCREEN))
         for number, uuid in enumerate(self._asked):
             parser.expect(uuid, SentMessage(f"tr_{number}"))
         saids = parser.feed(self.raw) + parser.flush()

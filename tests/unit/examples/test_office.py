@@ -15,9 +15,9 @@ from turnlog.cli.log_access import run_command
 from turnlog.errors import CallerError
 from turnlog.events import CORE, TEAM, Catalog, Scope
 from turnlog.log import open_log
-from turnlog.parse.inline.marker_scanner import MARKERS
 from turnlog.state.fold import fold
 from turnlog.state.snapshot import dump, load
+from turnlog.team.markers import MARKERS
 from turnlog_examples.office.__main__ import main
 from turnlog_examples.office.floor import REDUCERS, SHOWN, Floor
 from turnlog_examples.office.instructions import INSTRUCTIONS

@@ -2,8 +2,9 @@
 
 import hashlib
 
-from turnlog.parse import AgentStreamParser, MarkerParser
+from turnlog.parse import AgentStreamParser
 from turnlog.parse.inline.tag_scanner import MAX_TAG_CHARS
+from turnlog.team.markers import MarkerParser
 
 TAG = '<agent-event type="t" />'
 LINE = "x" * 1023 + "\n"

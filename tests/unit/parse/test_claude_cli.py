@@ -40,9 +40,9 @@ from turnlog.parse.claude.agents import MAX_KNOWN_CALLERS, MAX_OPEN_AGENTS, MAX_
 from turnlog.parse.claude.lines import Line
 from turnlog.parse.claude.results import MAX_MODELS
 from turnlog.parse.claude.turns import MAX_OPEN_TURNS
-from turnlog.parse.deeds import ToolEffects
-from turnlog.parse.inline.markers import MarkerParser
 from turnlog.parse.reply import BLOCK_COST_CHARS
+from turnlog.team.markers import MarkerParser
+from turnlog.team.tool_effects import TeamToolEffects
 
 by_vector = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["id"])
 
@@ -240,7 +240,7 @@ def test_markers_in_a_text_become_events_with_its_end() -> None:
 
 
 def test_an_artifact_is_written_when_the_result_says_so_and_a_screen_commanded_with_the_call() -> None:
-    parser = CliParser(counting(), tool_effects=ToolEffects("/opt/julian/memory", "localhost:3848/cmd"))
+    parser = CliParser(counting(), tool_effects=TeamToolEffects("/opt/julian/memory", "localhost:3848/cmd"))
     write = use("toolu_1", "Write", file_path="/opt/julian/memory/foo.html", content="<html>hello</html>")
     command = "curl -s -X POST localhost:3848/cmd -d 'FACE talking'"
     said = fed(parser, init(), assistant(write, use("toolu_2", command=command)))

@@ -12,7 +12,7 @@ from tests.support.coverage_pause import without_coverage
 from tests.support.examples import examples
 from tests.support.held_back import CLOSER, MARKER, TAG, Scanner, find_misfit
 from turnlog.parse import AgentStreamParser, ParsedText
-from turnlog.parse.inline.markers import MarkerParser, TagAndMarkerParser
+from turnlog.team.markers import MarkerParser, TagAndMarkerParser
 
 
 class Case(NamedTuple):

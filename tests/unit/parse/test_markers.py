@@ -11,12 +11,11 @@ from tests.support.coverage_pause import without_coverage
 from tests.support.scanner_work import count_characters, rescanning
 from tests.support.tables import check_laws, for_each_row
 from turnlog.events import CATALOG, ErrorInfo, ToolCall, ToolResult, Vocabulary
-from turnlog.parse.deeds import MAX_HEAD_CHARS, ToolEffects, parse_artifact_meta
 from turnlog.parse.inline.json_scanner import MAX_DEPTH
-from turnlog.parse.inline.marker_scanner import MARKERS
-from turnlog.parse.inline.markers import MarkerParser, TagAndMarkerParser, parse_route
 from turnlog.parse.inline.parsed_text import ParsedText
 from turnlog.parse.inline.tag_scanner import MAX_TAG_CHARS
+from turnlog.team.markers import MARKERS, MarkerParser, TagAndMarkerParser, parse_route
+from turnlog.team.tool_effects import MAX_HEAD_CHARS, TeamToolEffects, parse_artifact_meta
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "markers"
 FILE = json.loads((FOLDER / "markers.json").read_text())
@@ -225,10 +224,10 @@ def test_what_calls_do(vector: dict[str, Any]) -> None:
     call = ToolCall(call_id="toolu_1", tool=vector["tool"], args=vector["args"])
     fault = ErrorInfo(code="EXECUTION_ERROR", message="no") if vector.get("failed") else None
     result = ToolResult(call_id="toolu_1", tool=call.tool, ok=fault is None, error=fault)
-    deeds = ToolEffects("/opt/julian/memory/", "localhost:3848/cmd")
+    deeds = TeamToolEffects("/opt/julian/memory/", "localhost:3848/cmd")
     found = deeds.on_call(call) + deeds.on_result(call, result, vector.get("account"))
     assert [shown(item) for item in found] == ([vector["event"]] if "event" in vector else [])
-    assert ToolEffects().on_call(call) == ToolEffects().on_result(call, result, None) == []
+    assert TeamToolEffects().on_call(call) == TeamToolEffects().on_result(call, result, None) == []
 
 
 def test_meta_tags_stand_in_the_head() -> None:

@@ -9,8 +9,8 @@ import pytest
 from tests.logs import vector_log
 from tests.support.folds import apply_events, fold_documents
 from tests.support.tables import check_laws, for_each_row
-from turnlog.state.roster import REDUCERS, SEAT_COUNT, Roster, Team, build_roster_report
 from turnlog.state.snapshot import dump, load
+from turnlog.team.roster import REDUCERS, SEAT_COUNT, Roster, Team, build_roster_report
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "roster" / "cases.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]

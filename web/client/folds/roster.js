@@ -1,6 +1,6 @@
 /**
  * Folds events to teams on a 3 x 3 grid: members hatching, alive or asleep (docs/protocol.md, section 9.7). Same as
- * `turnlog.state.roster`.
+ * `turnlog.team.roster`.
  *
  * A member is identified by its seat, 0 to 8; names are not unique. A summon expects members, a wake names seats. Both
  * end with a status, the end of their turn or the end of a process; a member that never joined is removed then. Each

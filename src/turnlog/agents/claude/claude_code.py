@@ -16,7 +16,7 @@ from typing import Any
 
 from turnlog.errors import CallerError, quote
 from turnlog.events import CATALOG, Entry
-from turnlog.parse.deeds import ToolEffects
+from turnlog.team.tool_effects import TeamToolEffects
 
 INACTIVITY_S = 900.0
 STREAM_JSON_FLAGS = (
@@ -65,8 +65,8 @@ class ClaudeCode:
         CATALOG.validate_definition(subject, "agent.start", name=self.name, via="prompt", model=self.model)
 
     @property
-    def tool_effects(self) -> ToolEffects:
-        return ToolEffects(self.artifact_dir, self.screen_url)
+    def tool_effects(self) -> TeamToolEffects:
+        return TeamToolEffects(self.artifact_dir, self.screen_url)
 
     @property
     def model(self) -> str | None:

@@ -57,10 +57,10 @@ from turnlog.log import Log, Page, Row
 from turnlog.parse.claude.lines import interrupt_line, message_line
 from turnlog.parse.claude.parser import CliParser
 from turnlog.parse.claude.turns import SentMessage
-from turnlog.parse.reply import tag_and_marker_parser_factory
 from turnlog.state.closing import build_closing_events
 from turnlog.state.tree import Tree
 from turnlog.state.view_actions import OpenViews
+from turnlog.team.markers import tag_and_marker_parser_factory
 
 log = logging.getLogger("turnlog.agents")
 

@@ -23,15 +23,15 @@ from turnlog.events import (
     UnknownPayload,
 )
 from turnlog.events.ui import JobHelp, OfferWork, Summon, Wake, WakeAgent
-from turnlog.parse.inline.markers import parse_route
 from turnlog.state.descriptions import (
     describe_app_event,
     describe_input,
     is_app_event_for_model,
     is_page_event,
 )
-from turnlog.state.roster import NO_CHANNEL, Roster
 from turnlog.state.tree import Tree
+from turnlog.team.markers import parse_route
+from turnlog.team.roster import NO_CHANNEL, Roster
 
 MAX_APP_EVENTS = 100  # in one prompt; older ones are dropped
 

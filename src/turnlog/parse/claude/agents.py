@@ -18,7 +18,6 @@ from turnlog.events import (
     AgentUsage,
     ApprovalDecision,
     ApprovalRequest,
-    ArtifactWrite,
     AssistantFiles,
     AssistantMessage,
     BlockRetract,
@@ -29,7 +28,6 @@ from turnlog.events import (
     Payload,
     ProcessAuth,
     Scope,
-    ScreenCommand,
     SessionError,
     ToolCall,
     ToolProgress,
@@ -60,15 +58,13 @@ ORIGIN_BY_PAYLOAD: dict[type[Payload], Origin] = {
     Line: "system",
     AssistantFiles: "tool",
     ToolProgress: "tool",
-    ArtifactWrite: "tool",
-    ScreenCommand: "tool",
 }  # all others come from the model
 AGENT_ENDED_MESSAGE = "Its agent has ended."
 FAILED_REASONS = frozenset({"error", "cancelled", "timeout"})  # sub-agents end with the same reason
 
 
 class ToolEffects(Protocol):
-    """Derives events from the tool calls of an agent and from their results."""
+    """Derives events with the origin `tool` from the tool calls of an agent and from their results."""
 
     def on_call(self, call: ToolCall) -> list[Payload]: ...
 
@@ -139,11 +135,9 @@ class OpenAgents:
         return Scope(trace_id=trace_id, agent_id=agent_id, agent_name=name, depth=depth, channel=channel)
 
     def find_by_call(self, call_id: str | None) -> CliAgent | None:
-        """Return the open agent that this call started."""
         return self._child_by_call.get(call_id or "")
 
     def find_by_task(self, task_id: str | None) -> CliAgent | None:
-        """Return the open agent that runs as this task of the process."""
         if task_id is None:
             return None
         for agent in self.by_id.values():
@@ -169,7 +163,6 @@ class OpenAgents:
         agent.task_stop_reason = stop_reason or agent.task_stop_reason
 
     def begin_message(self, agent: CliAgent, start: JsonObject) -> CliMessage:
-        """Close the agent's message and begin another."""
         self.close_message(agent)
         agent.message = CliMessage(ReplyBuilder(self._new_id, self._make_text_parser), start)
         agent.steps += 1
@@ -182,7 +175,6 @@ class OpenAgents:
             self.emit_message(agent)
 
     def emit_message(self, agent: CliAgent) -> None:
-        """Append the events that the agent's message has parsed since the last time."""
         if agent.message is not None:
             self.emit(agent, *agent.message.take_output())
 
@@ -204,7 +196,7 @@ class OpenAgents:
         agent.open_calls[call.call_id] = call
         put_bounded(self._caller_by_call, call.call_id, agent, MAX_KNOWN_CALLERS)
         if self._tool_effects is not None:
-            self.emit(agent, *self._tool_effects.on_call(call))
+            self._emit_effects(agent, self._tool_effects.on_call(call))
         if len(agent.open_calls) > MAX_OPEN_CALLS:
             self._cancel_call(agent, next(iter(agent.open_calls)))
 
@@ -220,7 +212,11 @@ class OpenAgents:
         self._output.append(EventDraft(result, agent.scope, "tool"))
         del agent.open_calls[result.call_id]
         if self._tool_effects is not None:
-            self.emit(agent, *self._tool_effects.on_result(call, result, tool_report))
+            self._emit_effects(agent, self._tool_effects.on_result(call, result, tool_report))
+
+    def _emit_effects(self, agent: CliAgent, payloads: list[Payload]) -> None:
+        for payload in payloads:
+            self._output.append(EventDraft(payload, agent.scope, "tool"))
 
     def _cancel_call(self, agent: CliAgent, call_id: str) -> None:
         call = agent.open_calls.pop(call_id)

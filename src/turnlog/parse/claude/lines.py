@@ -52,7 +52,6 @@ class LineDecoder:
         self._oversized_line: RejectedInput | None = None
 
     def feed(self, data: bytes) -> list[JsonObject | ParseReject]:
-        """Return the lines that are complete now."""
         *ends, rest = data.split(b"\n")
         lines: list[JsonObject | ParseReject] = []
         for piece in ends:
@@ -152,7 +151,6 @@ def allow_line(request_id: str, args: JsonObject) -> bytes:
 
 
 def deny_line(request_id: str, message: str) -> bytes:
-    """Return the line that denies a tool. The model reads the message."""
     return _control_response_line(request_id, {"behavior": "deny", "message": message})
 
 

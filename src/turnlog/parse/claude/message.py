@@ -33,13 +33,11 @@ class CliMessage:
         return self._parser.has_ended
 
     def take_output(self) -> list[Payload]:
-        """Return the events since the last time."""
         output = self._output
         self._output = []
         return output
 
     def feed_event(self, event: JsonObject) -> None:
-        """Parse an event of the Messages API."""
         kind = event.get("type")
         index = convert_or_none(event.get("index"), Count)
         # The whole block may have stopped it already.
@@ -85,7 +83,6 @@ class CliMessage:
             self._stop_block(index)
 
     def close(self) -> None:
-        """End the message, complete or not."""
         self.finish_confirmed()
         self._output += self._parser.flush()
 

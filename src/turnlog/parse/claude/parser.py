@@ -119,11 +119,9 @@ class CliParser:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an agent is open."""
         return bool(self._agents.by_id)
 
     def expect(self, uuid: str, message: SentMessage) -> None:
-        """Store a message that was written to stdin with this UUID."""
         self._turns.expect(uuid, message)
 
     def feed(self, data: bytes) -> list[EventDraft]:
@@ -215,7 +213,6 @@ class CliParser:
         self._turns.begin(line)
 
     def _on_result(self, line: JsonObject) -> None:
-        """End a turn."""
         if self._is_replay(line):
             return
         agent = self._turns.turn_for_result(line)
@@ -239,7 +236,6 @@ class CliParser:
         self._turns.finish(agent, outcome.reason)
 
     def _emit_failure(self, agent: CliAgent, error: ErrorInfo) -> None:
-        """Report why a turn failed."""
         if error.code == "auth_failed":
             self._emit(ProcessAuth(method="none", needs_setup=True), agent=agent)
         is_retriable = error.code in RETRIABLE_CODES
@@ -302,7 +298,6 @@ class CliParser:
     # Messages
 
     def _on_stream_event(self, line: JsonObject) -> None:
-        """Parse an event of the Messages API for an agent's message."""
         event = line.get("event")
         agent = self._find_owner(line)
         if agent is None or not isinstance(event, dict):
@@ -325,7 +320,6 @@ class CliParser:
         self._agents.emit_message(agent)
 
     def _abandon_blocks(self, agent: CliAgent, abandoned: Any) -> None:
-        """Retract blocks of a message in whose middle the provider has failed."""
         if agent.message is None:
             return
         start = convert_or_none(get_field(abandoned, "from_block_index"), Count) or 0
@@ -334,7 +328,6 @@ class CliParser:
         self._agents.retract_blocks(agent, block_ids, "abandoned")
 
     def _on_assistant(self, line: JsonObject) -> None:
-        """Add the whole blocks of a message."""
         if self._is_replay(line):
             return
         message = line.get("message")
@@ -378,7 +371,6 @@ class CliParser:
         return block_id
 
     def _retract_lines(self, uuids: Any, reason: str) -> None:
-        """Retract the blocks of these lines."""
         for uuid in as_list(uuids):
             known = self._known_lines.get(uuid) if isinstance(uuid, str) else None
             if known is not None and known.agent is not None:
@@ -515,7 +507,6 @@ class CliParser:
         self._emit(expired, agent=request.agent)
 
     def _on_control_response(self, line: JsonObject) -> None:
-        """Store an answer to a request of the host if it is an error."""
         if get_field(line.get("response"), "subtype") == "error":
             self._emit_raw_line(line)
 
@@ -558,17 +549,14 @@ class CliParser:
 
 
 def get_task_id(line: JsonObject) -> str | None:
-    """Return the id that the process gives a sub-agent's task."""
     return as_opaque_id(line.get("task_id")) or as_opaque_id(line.get("agent_id"))
 
 
 def get_task_stop_reason(status: Any) -> StopReason | None:
-    """Return how a task ended; None while it runs."""
     return TASK_STOP_REASONS.get(status) if isinstance(status, str) else None
 
 
 def parse_persisted_file(item: Any) -> File | None:
-    """Return a file that the provider stores; None if the item is not valid."""
     file_id = as_opaque_id(get_field(item, "file_id"))
     filename = get_field(item, "filename")
     if file_id is None or not isinstance(filename, str):

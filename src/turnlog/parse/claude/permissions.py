@@ -21,7 +21,6 @@ class PermissionRequest(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether the call still has no result."""
         return self.agent.owns_open_call(self.call.call_id)
 
 

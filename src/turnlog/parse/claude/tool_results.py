@@ -42,7 +42,6 @@ def get_text_content(line: JsonObject) -> str | None:
 
 
 def find_denied_calls(line: JsonObject) -> set[str]:
-    """Return the ids of the calls whose permission was denied."""
     denied: set[str] = set()
     for item in as_list(line.get("tool_result_meta")):
         if str(get_field(item, "permission_decision")).startswith("den"):

@@ -67,11 +67,9 @@ class Turns:
         return self.current or self.begin({})
 
     def expect(self, uuid: str, message: SentMessage) -> None:
-        """Store a message that was written to stdin."""
         self._unanswered_messages[uuid] = message
 
     def set_message_state(self, uuid: str | None, state: str) -> None:
-        """Store that the process has queued a message, or started to work on it."""
         if uuid in self._unanswered_messages:
             self._unanswered_messages[uuid] = self._unanswered_messages[uuid]._replace(state=state)
 
@@ -99,7 +97,6 @@ class Turns:
         self.finish(agent, "error")
 
     def record_answered(self, agent: CliAgent, line: JsonObject) -> None:
-        """Store the messages that a line of a main agent answers."""
         turn = self._find_turn(agent)
         if turn is None:
             return
@@ -172,6 +169,5 @@ class Turns:
 
 
 def parse_answered_uuids(line: JsonObject) -> list[str]:
-    """Return the UUIDs of the messages that a line answers, each once."""
     uuids = [line.get("user_message_uuid"), *as_list(line.get("user_message_uuids"))]
     return list(dict.fromkeys(uuid for uuid in uuids if isinstance(uuid, str)))

@@ -42,7 +42,6 @@ class DisplayText:
             self._emit(body)
 
     def mark_removed(self) -> None:
-        """Record that an element was removed here."""
         self.removed_gap = choose_separator(self.removed_gap, self.held_space)
         self.held_space = ""
 
@@ -52,7 +51,6 @@ class DisplayText:
             self._emit(self.held_space)
 
     def drain(self) -> str:
-        """Return the text to show since the last time."""
         text = "".join(self._output)
         self._output = []
         return text

@@ -42,7 +42,6 @@ class CodeTracker:
         self.open_runs = []
 
     def feed(self, text: str) -> None:
-        """Track the next text, without the elements in it."""
         text = self.pending + text
         self.pending = ""
         # Only the last line matters if no line before it can open a fence or a comment.

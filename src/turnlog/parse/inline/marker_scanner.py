@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from turnlog.errors import BadInput, InvalidEvent
-from turnlog.events import JobSuggest, ParseReject, Payload, RosterJoin, RosterOffer, RosterStatus
+from turnlog.events import ParseReject, Payload
 from turnlog.events.names import check_names
 from turnlog.events.strict_json import decode_strict_json
 from turnlog.parse.inline.display_text import MAX_HELD_SPACE_CHARS
@@ -30,46 +30,6 @@ class Marker(NamedTuple):
 
     payload_class: type[Payload]
     convert_fields: Callable[[JsonObject], JsonObject]
-
-
-FIELD_NAMES = {
-    "gridPosition": "seat",
-    "colorName": "color_name",
-    "faceVariant": "face",
-    "individuationArtifact": "soul",
-    "createdAt": "created_at",
-    "agentName": "agent",
-    "jobNames": "jobs",
-}
-
-
-def rename_fields(data: JsonObject) -> JsonObject:
-    """Rename the fields of a marker's JSON and drop those that are null."""
-    return {FIELD_NAMES.get(name, name): value for name, value in data.items() if value is not None}
-
-
-def convert_status_fields(data: JsonObject) -> JsonObject:
-    """Rename the fields of each member. Without a list the payload is refused later."""
-    agents = data.get("agents")
-    if not isinstance(agents, list):
-        return {}
-    return {"agents": [rename_fields(agent) if isinstance(agent, dict) else agent for agent in agents]}
-
-
-def convert_join_fields(data: JsonObject) -> JsonObject:
-    fields = rename_fields(data)
-    face = fields.get("face")
-    if isinstance(face, dict):
-        fields["face"] = rename_fields(face)
-    return fields
-
-
-MARKERS: dict[str, Marker] = {
-    "[AGENT_REGISTERED]": Marker(RosterJoin, convert_join_fields),
-    "[AGENT_STATUS]": Marker(RosterStatus, convert_status_fields),
-    "[AGENT_WORK_OFFERED]": Marker(RosterOffer, rename_fields),
-    "[JOB_HELP]": Marker(JobSuggest, rename_fields),
-}
 
 
 class MarkerState(Enum):
@@ -108,7 +68,6 @@ class OpenMarker:
         return at
 
     def flush(self) -> None:
-        """End the marker at the end of the text."""
         self._end_with_reject("no_json" if self._state is MarkerState.SPACE else "unclosed")
 
     def _feed_space(self, text: str, at: int) -> int:
@@ -167,7 +126,6 @@ class OpenMarker:
 
 
 def parse_marker_event(marker: Marker, text: str) -> TagEvent | str:
-    """Return the event of a marker with this JSON, or the reason of its reject."""
     try:
         data: JsonObject = decode_strict_json(text.encode(errors="surrogatepass"), dict)
         payload = msgspec.convert(marker.convert_fields(data), marker.payload_class)

@@ -259,7 +259,6 @@ class AgentStreamParser:
         self._text = ""
 
     def _scan_text(self, at: int) -> int:
-        """Write text up to the next element, and open the element."""
         text = self._text
         while match := self._openers.find(text, at):
             self._write(text[at : match.start()])
@@ -394,7 +393,6 @@ class AgentStreamParser:
         self._tag_parts = []
 
     def _hold_tag(self, at: int) -> int:
-        """Keep the rest of the text for the next feed."""
         rest = self._text[at:]
         self._unscanned = [rest]
         self._pending_chars = len(rest)
@@ -529,7 +527,6 @@ SCANNERS: dict[ScanState, Callable[[AgentStreamParser, int], int]] = {
 def strip_event_tags(
     text: str, vocabulary: Vocabulary | None = None, origin: Origin = "model", nonce: str | None = None
 ) -> StrippedText:
-    """Parse a whole text at once."""
     parser = AgentStreamParser(vocabulary, origin, nonce)
     fed = parser.feed(text)
     end = parser.flush()

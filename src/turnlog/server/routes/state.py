@@ -19,9 +19,9 @@ from turnlog.server.session_access import SessionAccess
 from turnlog.server.streaming.query import CursorGone, resolve_resume_seq
 from turnlog.state.meters import Meters
 from turnlog.state.pending import build_pending_report
-from turnlog.state.roster import Roster, Team, build_roster_report
 from turnlog.state.transcript import Transcript, TranscriptEntry
 from turnlog.state.tree import Tree
+from turnlog.team.roster import Roster, Team, build_roster_report
 from turnlog.wire.cursor import parse_cursor
 
 STATE_QUERY = {
