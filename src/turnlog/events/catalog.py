@@ -188,9 +188,9 @@ class Catalog:
         """
         if isinstance(payload_or_type, str):
             event_type = self.get_event_type(payload_or_type)
-            by_name = decode_for_append(event_type, encode_payload(event_type.name, data or {}))
+            payload = decode_for_append(event_type, encode_payload(event_type.name, data or {}))
             # The class decides the order of the fields and which are written, not the caller's dict.
-            payload, body = by_name, encode_payload(event_type.name, by_name)
+            body = encode_payload(event_type.name, payload)
         else:
             event_type = self.get_event_type(self.get_type_name(type(payload_or_type)))
             body = encode_payload(event_type.name, payload_or_type)

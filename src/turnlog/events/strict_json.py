@@ -90,7 +90,8 @@ def split_validation_error(error: msgspec.ValidationError) -> tuple[str, str]:
     """Return the sentence and the JSON path of a validation error; the path is `$` if it names none."""
     sentence, separator, path = str(error).rpartition(" - at `")
     if not separator:
-        sentence, path = str(error), "$"
+        sentence = str(error)
+        path = "$"
     sentence = sentence[:1].lower() + sentence[1:].replace("`", "")
     return one_line(sentence), one_line(path.removesuffix("`"))
 

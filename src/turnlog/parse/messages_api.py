@@ -74,7 +74,8 @@ class MessagesParser:
         # Nearly every event is the next piece of an open block: it needs no reader.
         try:
             fields = event if type(event) is dict else event.__dict__
-            delta, kind = fields["delta"], fields["type"]
+            kind = fields["type"]
+            delta = fields["delta"]
             parts = delta if type(delta) is dict else delta.__dict__
             name, sink = self._delta_sinks[fields["index"], parts["type"]]
             piece = parts[name]

@@ -167,9 +167,11 @@ class CliParser:
             self._emit(line)
             return
 
-        readers, key = LINE_READERS, line.get("type")
+        readers = LINE_READERS
+        key = line.get("type")
         if key == "system":
-            readers, key = SYSTEM_READERS, line.get("subtype")
+            readers = SYSTEM_READERS
+            key = line.get("subtype")
         reader = readers.get(key) if isinstance(key, str) else None
         if reader is None:
             self._emit_raw_line(line)

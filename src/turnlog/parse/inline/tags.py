@@ -173,8 +173,9 @@ class AgentStreamParser:
                     display.held_space = ""
                 return ParsedText(chunk, [], [])
             if chunk[-1] == " " and chunk[-2:-1] not in _EDGE:
-                space, display.held_space = display.held_space, " "
-                return ParsedText(space + chunk[:-1], [], [])
+                chunk = display.held_space + chunk[:-1]
+                display.held_space = " "
+                return ParsedText(chunk, [], [])
 
         if self._state is not ScanState.TEXT and self._defer_chunk(chunk):
             return ParsedText("", [], [])
