@@ -17,7 +17,7 @@ def test_a_new_project_answers(tmp_path: Path) -> None:
         assert [app["tries"] for app in server.get("/api/apps")[1]["apps"]] == [["tea", "marzipan"]]
         session = server.session()
         events = watch(server, session, "tea", over)
-        assert bodies(events, "corner_shop.wanted") == [{"item": "tea", "euro": 3}]
+        assert bodies(events, "corner_shop.add_item") == [{"item": "tea", "euro": 3}]
         assert bodies(events, "assistant.message")[-1]["text"] == "tea is 3 euro. It is on your list."
         answer = server.get(f"/api/state?session={session}")[1]
         assert answer["state"] == {"list": ["tea"], "euro": 3}

@@ -24,7 +24,7 @@ from turnlog.testing.factories import durable_event, durable_events
 SESSION = "sess_1"
 
 
-class OrderPlaced(Payload):
+class OrderPlaced(Payload, frozen=True, kw_only=True):
     """An event of an application."""
 
     item: str
