@@ -23,7 +23,7 @@ from turnlog.cli.demo import API_KEY_VARIABLE, DEMO_NAMES
 from turnlog_examples import assistant, broker, pipeline, weights
 from turnlog_examples.office import team as office
 
-LAST = "One click away: "
+LAST = "Other applications: "
 GIVEN = {
     "assistant": assistant.team.TRIES,
     "pipeline": pipeline.team.TRIES,

@@ -56,7 +56,7 @@ def test_log_with_its_write_ahead_log_and_index_on_a_read_only_medium_can_be_rea
     protect(medium)
     result = place.run("verify")
     size = len(turn("first"))
-    assert result.stdout == f"everything is whole: 1 session, {size} events\n"
+    assert result.stdout == f"no damage found: 1 session, {size} events\n"
 
 
 @pytest.mark.parametrize("command", READ)

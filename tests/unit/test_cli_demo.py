@@ -58,7 +58,7 @@ def test_with_a_key_a_real_model_speaks_and_that_is_said(
     assert choose_model() == DEMO_MODEL
     assert (
         capsys.readouterr().out
-        == f"{API_KEY_VARIABLE} is set: {DEMO_MODEL} speaks, and costs what it costs.\n"
+        == f"{API_KEY_VARIABLE} is set: {DEMO_MODEL} answers, and its usage is billed.\n"
     )
     apps = make_apps(tmp_path, model=DEMO_MODEL)
     teams = [app.runtime for app in apps.values() if isinstance(app.runtime, AgentTeam)]
@@ -77,7 +77,7 @@ def test_a_key_without_the_package_is_said_and_stops_nothing(
     assert choose_model() is None
     said = capsys.readouterr().out
     assert "pip install 'turnlog[anthropic]'" in said
-    assert said.endswith("The words are scripted.\n")
+    assert said.endswith("The answers are scripted.\n")
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_what_is_there_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "shop" / ".hidden").write_text("mine")
     result = made(tmp_path / "shop")
     assert result.exit_code == 1
-    assert "is not empty: expected a new folder, or an empty one" in result.stderr
+    assert "is not empty; choose a new or an empty folder" in result.stderr
     assert files_in(tmp_path) == {"shop/.hidden"}
 
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_a_new_package_is_refused_and_nothing_is_made(name: str, 
     (tmp_path / "a").mkdir()
     result = made(tmp_path / "7" / name)
     assert result.exit_code == 2
-    assert "expected a folder whose name can be that of a new Python package" in result.stderr
+    assert "expected a folder name that can be a Python package name" in result.stderr
     assert files_in(tmp_path) == set()
 
 

@@ -99,8 +99,8 @@ def test_an_address_that_others_reach_is_refused_unless_it_knows_who_may_come_in
         monkeypatch.setenv(TOKEN_VARIABLE, token)
     line = refusal(run("serve", TOUR, "--port", "0", "--host", host))
     assert line == (
-        "Invalid value for --host: others can reach this address: "
-        "say who may come in, with --tokens, --jwt or TURNLOG_TOKEN"
+        "Invalid value for --host: other machines can reach this address; "
+        "configure access with --tokens, --jwt or TURNLOG_TOKEN"
     )
 
 
@@ -271,8 +271,8 @@ class TestToken:
         result = run("token", "ada", "--role", "operator", "--role", "executor")
         assert result.exit_code == 0
         first, token, second, line = result.output.splitlines()
-        assert first == "The token of ada. It is kept nowhere: copy it now."
-        assert second == "For the file of `turnlog serve --tokens`, which knows the token by its hash:"
+        assert first == "The token of ada. Copy it now: it is not stored."
+        assert second == "Add this line, which has only its hash, to the file of `turnlog serve --tokens`:"
         (tmp_path / "tokens.json").write_text(line)
         [(digest, principal)] = read_token_entries(tmp_path / "tokens.json").items()
         assert (digest, principal.name) == (hash_token(token.strip()), "ada")
@@ -308,4 +308,4 @@ def test_serve_debug_where_others_can_reach_it_is_refused(
     monkeypatch.setenv(TOKEN_VARIABLE, "x" * 32)
     result = run("serve", TOUR, "--debug", *more)
     assert result.exit_code == 2
-    assert "what tools raise may hold secrets" in " ".join(result.output.split())
+    assert "tool errors may contain secrets" in " ".join(result.output.split())

@@ -1,8 +1,8 @@
-"""The command `turnlog`: a thin shell over the rooms. The only place that reads the environment.
+"""The command `turnlog`: a thin layer over the other packages. Only this package reads the environment.
 
-Commands are in modules by what they are about: `demo` and `serve` run applications, `new` makes one, `log`,
-`sessions`, `search` and `state` read and tend a log, `convert`, `assemble` and `parse` are filters. Here are
-the group and what belongs to no log. Errors of Turnlog are one line, never a stack trace.
+`demo` and `serve` run applications, `new` creates one. `log`, `sessions`, `search` and `state` read and
+maintain a log. `convert`, `assemble` and `parse` are filters. This module has the command group and `schema`.
+Errors of Turnlog are printed as one line, never as a stack trace.
 """
 
 import io
@@ -29,21 +29,21 @@ __all__ = ["load_app", "main", "run_server"]
 
 
 COMPLETION_HELP = """\b
-Tab completes commands and options after
-  eval "$(_TURNLOG_COMPLETE=bash_source turnlog)"    (or zsh_source)
+Turn on completion with Tab (zsh: zsh_source):
+  eval "$(_TURNLOG_COMPLETE=bash_source turnlog)"
 """
 
 
 class TurnlogGroup(click.Group):
-    """Errors of Turnlog, and files that cannot be read or written, are messages, not stack traces."""
+    """A group that prints errors of Turnlog and of the file system as messages, not as stack traces."""
 
-    def main(self, *args: Any, **given: Any) -> Any:
+    def main(self, *args: Any, **options: Any) -> Any:
         try:
-            return super().main(*args, **given)
-        except OSError as error:  # click has seen to pipes whose reader has gone
-            where = f"{error.filename}: " if error.filename else ""
-            click.echo(escape_controls(f"Error: {where}{error.strerror}"), err=True)
-            sys.stdout = io.StringIO()  # what the real one still holds would fail again at the end
+            return super().main(*args, **options)
+        except OSError as error:  # click itself handles a closed pipe
+            prefix = f"{error.filename}: " if error.filename else ""
+            click.echo(escape_controls(f"Error: {prefix}{error.strerror}"), err=True)
+            sys.stdout = io.StringIO()  # flushing the real one at exit would fail again
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -61,20 +61,20 @@ def main() -> None:
     """The event log between AI agents and the people and programs that watch them."""
 
 
-@main.command(short_help="Print JSON Schema of events.", epilog="Example: turnlog schema tool.call")
+@main.command(short_help="Print the JSON Schema of events.", epilog="Example: turnlog schema tool.call")
 @click.argument("type_name", metavar="[TYPE]", required=False)
-@click.option("--app", metavar="MODULE:APP", help="An application, for its own events too.")
+@click.option("--app", metavar="MODULE:APP", help="Include the events of this application.")
 def schema(type_name: str | None, app: str | None) -> None:
-    """Print JSON Schema: of the payload of TYPE, or of the envelope and every payload."""
+    """Print the JSON Schema of the payload of TYPE, or of the envelope and all payloads."""
     catalog = load_app(app).catalog if app else CATALOG
     if type_name is None:
-        payloads = {kind.name: msgspec.json.schema(kind.payload_class) for kind in catalog}
+        payloads = {event_type.name: msgspec.json.schema(event_type.payload_class) for event_type in catalog}
         document = {"envelope": msgspec.json.schema(Envelope), "payloads": payloads}
     elif type_name in catalog.types:
         document = msgspec.json.schema(catalog.get_event_type(type_name).payload_class)
     else:
-        known = ", ".join(catalog.types)
-        raise click.BadParameter(f"no event type {type_name!r}. There are: {known}", param_hint="TYPE")
+        names = ", ".join(catalog.types)
+        raise click.BadParameter(f"no event type {type_name!r}; choose one of: {names}", param_hint="TYPE")
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 

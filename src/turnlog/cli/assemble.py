@@ -1,7 +1,7 @@
-"""`turnlog assemble`: frames of `blocks` or `turnlog` in, what was said out, as text for people or as JSON.
+"""`turnlog assemble`: frames of `blocks` or `turnlog` in, a transcript out, as text or as JSON.
 
-What comes twice after a reconnect is left out, a `reset` begins anew. It is printed when the stream ends, or
-with Ctrl+C. At a message of another dialect what was good before it is printed, then its line is named.
+Duplicates after a reconnect are left out, and a `reset` starts over. The transcript is printed when the
+stream ends, or at Ctrl+C. At a message of another dialect the transcript so far is printed, then the error.
 """
 
 import re
@@ -39,17 +39,20 @@ STYLES = {
     "error": "red",
     "end": "magenta",
 }
-TOOL_STYLE = "yellow"  # every other label
-FULLY_STYLED_KINDS = frozenset({"agent", "thinking", "error"})  # their text has the colour of their label
+TOOL_STYLE = "yellow"  # of every other kind
+FULLY_STYLED_KINDS = frozenset({"agent", "thinking", "error"})  # label and text have the same style
 
 
-@click.command(epilog="Example: turnlog export sess_96cf1 | turnlog convert --to blocks | turnlog assemble")
+@click.command(
+    short_help="Print the transcript of a stream.",
+    epilog="Example: turnlog export sess_96cf1 | turnlog convert --to blocks | turnlog assemble",
+)
 @file_argument
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with agents and blocks.")
 def assemble(file: BinaryIO, as_json: bool) -> None:
-    """Print what was said in FILE, or on stdin.
+    """Print the transcript of the stream in FILE, or on stdin.
 
-    FILE holds Server-Sent Events of the dialect `blocks` or `turnlog`, such as `turnlog convert` writes.
+    FILE has Server-Sent Events of the dialect `blocks` or `turnlog`, as `turnlog convert` writes them.
     """
     reader = StreamLineReader()
     try:
@@ -70,18 +73,18 @@ def assemble(file: BinaryIO, as_json: bool) -> None:
 
 
 class StreamLineReader:
-    """The lines of a stream in, an assembler with what they say."""
+    """Feeds the lines of a stream to an assembler."""
 
     def __init__(self) -> None:
         self.assembler = Assembler()
         self.unknown_count = 0
         self._decoder = sse.Decoder()
-        self._message_start_line = 0  # the line of the message that is not complete
+        self._message_start_line = 0  # the first line of the incomplete message; 0: none
         self._blocks = Blocks()
         self._position = ("", -1)
 
     def feed_line(self, number: int, line: bytes) -> None:
-        """One line of the stream, with its end."""
+        """Feed one line, with its line end; raise `ClickException` or `BadInput` with its number."""
         name = line.rstrip(b"\r\n").partition(b":")[0]
         if name not in SSE_FIELDS and not (number == 1 and name.startswith(sse.BOM)):
             raise line_error(
@@ -94,11 +97,12 @@ class StreamLineReader:
         except BadInput as error:
             raise BadInput(f"line {number}: {error.problem}", error.path) from None
         for message in messages:
-            begun, self._message_start_line = self._message_start_line, 0
-            self._feed_message(begun, message)
+            start_line = self._message_start_line
+            self._message_start_line = 0
+            self._feed_message(start_line, message)
 
     def finish(self) -> None:
-        """The stream is over."""
+        """End the stream; raise `ClickException` if a message is incomplete."""
         if self._message_start_line:
             raise click.ClickException(
                 f"line {self._message_start_line}: expected an empty line after it, got the end"
@@ -108,24 +112,28 @@ class StreamLineReader:
     def _feed_message(self, number: int, message: sse.ServerSentEvent) -> None:
         if message.data in CONTROL_DATA:
             return
-        fields, dropped = read_fields(message.data), self.assembler.dropped
+        fields = read_fields(message.data)
+        dropped_before = self.assembler.dropped
         if fields and "payload" in fields:
             self._feed_envelope(number, message)
         else:
             self.assembler.feed(message.data, message.id)
             self._count_unknown(fields or {})
-        foreign = fields and RAW_TYPE_PATTERN.match(str(fields.get("type")))
-        if not fields or foreign or self.assembler.dropped > dropped:
+
+        is_raw_dialect = fields and RAW_TYPE_PATTERN.match(str(fields.get("type")))
+        if not fields or is_raw_dialect or self.assembler.dropped > dropped_before:
             raise line_error(number, "a message of `blocks` or `turnlog`", message.data)
 
     def _count_unknown(self, fields: JsonObject) -> None:
-        kind = fields.get("type")
-        self.unknown_count += kind not in BLOCK_HANDLERS and kind not in CONTROL_TYPES
-        if kind == "reset":
-            self._blocks, self._position = Blocks(), ("", -1)
+        message_type = fields.get("type")
+        if message_type not in BLOCK_HANDLERS and message_type not in CONTROL_TYPES:
+            self.unknown_count += 1
+        if message_type == "reset":
+            self._blocks = Blocks()
+            self._position = ("", -1)
 
     def _feed_envelope(self, number: int, message: sse.ServerSentEvent) -> None:
-        """An event, said in blocks; one that came before is left out."""
+        """Convert an event to blocks and feed them. Duplicates are left out."""
         envelope = read_envelope(number, message.data)
         session_id, last = self._position
         if envelope.session_id == session_id and envelope.seq <= last:
@@ -138,12 +146,11 @@ class StreamLineReader:
 
 
 def line_error(number: int, expected: str, text: str) -> click.ClickException:
-    """What to say of a line that cannot be used."""
     return click.ClickException(escape_controls(f"line {number}: expected {expected}, got {quote(text)}"))
 
 
 def read_envelope(number: int, text: str) -> Envelope:
-    """An event of the dialect `turnlog`."""
+    """Decode an event of the dialect `turnlog`; raise `InvalidEvent` with the number of its line."""
     try:
         return decode_envelope(text.encode())
     except InvalidEvent as error:
@@ -151,25 +158,24 @@ def read_envelope(number: int, text: str) -> Envelope:
 
 
 def print_transcript(assembler: Assembler, as_json: bool) -> None:
-    """Print everything."""
     assembler.flush()
     if as_json:
         write_json(sys.stdout.buffer, msgspec.json.encode(assembler.as_json()))
         return
-    screen = make_console()
-    for place, line in enumerate(build_transcript(assembler.agents)):
-        if place and line.kind == "agent":
-            screen.print()
-        screen.print(style_line(line), soft_wrap=True)
+    console = make_console()
+    for index, line in enumerate(build_transcript(assembler.agents)):
+        if index and line.kind == "agent":
+            console.print()
+        console.print(style_line(line), soft_wrap=True)
 
 
 def style_line(line: TranscriptLine) -> Text:
-    """A part of the transcript: its label in a colour, and its text too where that matters."""
     style = STYLES.get(line.kind, TOOL_STYLE)
+    text_style = style if line.kind in FULLY_STYLED_KINDS else ""
     label, text = map(escape_lines, line.parts())
-    return Text().append(label, style).append(text, style if line.kind in FULLY_STYLED_KINDS else "")
+    return Text().append(label, style).append(text, text_style)
 
 
 def escape_lines(text: str) -> str:
-    """Lines of text that cannot control a terminal."""
+    """Escape controls, but not line breaks."""
     return "\n".join(map(escape_controls, text.split("\n")))

@@ -1,9 +1,9 @@
-"""`turnlog convert`: the lines of a log in, frames of a dialect out, event by event.
+"""`turnlog convert`: lines of an export in, frames of a dialect out, event by event.
 
-A file is a stream, like `GET /api/events`: its frames have ids, which are bare seqs because an export has no
-epoch, and no `[DONE]` follows. With `--turn` it is a response: the frames of one turn, and what ends it
-(protocol section 4). Sessions come one after the other, each in the order of its seqs. What was good before a
-bad line is written.
+The output is a stream like `GET /api/events`: frames have ids, which are bare seqs because an export has no
+epoch, and no `[DONE]` follows. With `--turn` it is a response: the frames of one turn, then the frames that
+end it (protocol section 4). Sessions follow each other, each in the order of its seqs. The frames before a
+wrong line are written.
 """
 
 import sys
@@ -30,41 +30,43 @@ file_argument = click.argument(
 
 
 def require_input(file: BinaryIO) -> BinaryIO:
-    """Refuse to wait for somebody to type it."""
-    if file.isatty():
+    if file.isatty():  # without a FILE or a pipe the command would wait for typed lines
         raise click.UsageError("expected a FILE, or lines on stdin")
     return file
 
 
 def enumerate_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file and their numbers."""
+    """Yield (number, line) of a file, from 1."""
     return enumerate(read_bounded_lines(file), 1)
 
 
-@click.command(epilog="Example: turnlog export sess_96cf1 | turnlog convert --to blocks")
+@click.command(
+    short_help="Convert exported events to a dialect.",
+    epilog="Example: turnlog export sess_96cf1 | turnlog convert --to blocks",
+)
 @file_argument
 @click.option("--to", "name", metavar="DIALECT", required=True, help=f"One of {', '.join(DIALECT_NAMES)}.")
-@click.option("--app", metavar="MODULE:APP", help="An application, for its own events and dialects too.")
-@click.option("--turn", metavar="TRACE", help="Only this turn, as a response: with what ends it.")
+@click.option("--app", metavar="MODULE:APP", help="Include the events and dialects of this application.")
+@click.option("--turn", metavar="TRACE", help="Convert only this turn, as a response with its end.")
 @click.option(
     "--stream-meta-history-and-tool-results/--no-stream-meta-history-and-tool-results",
     default=DEFAULT_OPTIONS.stream_meta_history_and_tool_results,
-    help="Tell histories, and a summary at the end of each agent.",
+    help="Include histories, and a summary at the end of each agent.",
 )
 @click.option(
     "--stream-tool-results/--no-stream-tool-results",
     default=DEFAULT_OPTIONS.stream_tool_results,
     show_default=True,
-    help="Tell the results of the provider's own tools.",
+    help="Include the results of the provider's own tools.",
 )
 def convert_command(file: BinaryIO, name: str, app: str | None, turn: str | None, **options: bool) -> None:
-    """Write the events of FILE, or of stdin, as Server-Sent Events.
+    """Convert the events of FILE, or of stdin, to Server-Sent Events of a dialect.
 
-    FILE holds lines of JSON, as `turnlog export` and `turnlog tail --json` write them.
+    FILE has lines of JSON, as `turnlog export` and `turnlog tail --json` write them.
     """
-    loaded = load_app(app) if app else None
-    wanted = find_dialect(name, BlocksOptions(**options), loaded.dialects if loaded else {})
-    converter = Converter(wanted, turn, loaded.catalog if loaded else CATALOG)
+    loaded_app = load_app(app) if app else None
+    request = find_dialect(name, BlocksOptions(**options), loaded_app.dialects if loaded_app else {})
+    converter = Converter(request, turn, loaded_app.catalog if loaded_app else CATALOG)
     output = sys.stdout.buffer
     try:
         for number, line in enumerate_lines(file):
@@ -75,16 +77,18 @@ def convert_command(file: BinaryIO, name: str, app: str | None, turn: str | None
     output.write(converter.close())
 
 
-def find_dialect(name: str, options: BlocksOptions, own: Mapping[str, DialectFactory]) -> DialectRequest:
-    """A dialect of Turnlog, or an application's own."""
-    names = (*DIALECT_NAMES, *own)
+def find_dialect(
+    name: str, options: BlocksOptions, app_dialects: Mapping[str, DialectFactory]
+) -> DialectRequest:
+    """Return a dialect of Turnlog or of an application; raise `BadParameter` for another name."""
+    names = (*DIALECT_NAMES, *app_dialects)
     if name not in names:
         raise click.BadParameter(f"{name!r} is not one of {', '.join(names)}.", param_hint="--to")
-    return DialectRequest(name, options, own.get(name))
+    return DialectRequest(name, options, app_dialects.get(name))
 
 
 class Converter:
-    """Lines of sessions in, frames out; every session begins anew."""
+    """Converts lines of sessions to frames. Each session has its own dialect state."""
 
     def __init__(self, request: DialectRequest, turn: str | None, catalog: Catalog = CATALOG) -> None:
         self._request = request
@@ -97,15 +101,19 @@ class Converter:
         self._escape: Callable[[bytes], bytes] = escape_json if sys.stdout.isatty() else bytes
 
     def convert_line(self, number: int, text: bytes) -> bytes:
-        """The frames of one line."""
+        """Return the frames of one line; raise `InvalidEvent` with its number."""
         line = text.strip()
-        item = decode_export_line(line, number) if line else None
-        if isinstance(item, BlobLine):
-            return b""  # a dialect names blobs by their address
-        if item and (isinstance(item, SessionLine) or item.session_id != self._session):
-            self._begin_session(item.session_id)
-        if not isinstance(item, Envelope):
+        if not line:
             return b""
+        item = decode_export_line(line, number)
+        if isinstance(item, BlobLine):
+            return b""  # dialects refer to blobs by URL
+        if isinstance(item, SessionLine):
+            self._begin_session(item.session_id)
+            return b""
+
+        if item.session_id != self._session:
+            self._begin_session(item.session_id)
         if item.seq <= self._last:
             raise InvalidEvent(f"line {number}: expected a seq after {self._last}, got {item.seq}", "$.seq")
         self._last = item.seq
@@ -113,25 +121,29 @@ class Converter:
         return b"".join(encode_frames(messages, item.seq))
 
     def close(self) -> bytes:
-        """What ends a response; a stream has no end."""
+        """Return the frames that end a response; none for a stream."""
         if self._turn is None:
             return b""
         if not self._has_turn_events:
             raise click.ClickException(escape_controls(f"no event of turn {self._turn}"))
-        return b"".join(map(sse.encode, self._dialect.close() if self._dialect else [DONE]))
+        messages = self._dialect.close() if self._dialect else [DONE]
+        return b"".join(map(sse.encode, messages))
 
     def _begin_session(self, session_id: str) -> None:
-        self._session, self._last = session_id, -1
+        self._session = session_id
+        self._last = -1
+        # The dialect `turnlog` is the stored line itself.
         self._dialect = None if self._request.name == "turnlog" else DialectWithHistory(self._request)
 
     def _messages(self, envelope: Envelope, line: bytes) -> list[bytes]:
-        """What one event becomes; one of another turn is only remembered."""
-        wanted = self._turn in (None, envelope.trace_id)
-        self._has_turn_events |= wanted
+        """Return the messages of one event. One of another turn is only added to the history."""
+        is_in_turn = self._turn in (None, envelope.trace_id)
+        self._has_turn_events |= is_in_turn
         if self._dialect is None:
-            return [line] if wanted else []
+            return [line] if is_in_turn else []
+
         payload = self._catalog.decode_payload(envelope)
-        if wanted:
+        if is_in_turn:
             return self._dialect.convert(envelope, payload)
         self._dialect.history.apply(envelope, payload)
         return []

@@ -1,7 +1,7 @@
-"""An event in a few words, for people: one function per payload class, in a table.
+"""Short text descriptions of events: one function per payload class, in the table `DESCRIBERS`.
 
-What is not in the table, such as the events of an application, is shown as its JSON. The text is not safe
-for a terminal yet: `terminal.escape` comes after.
+Other payloads, such as events of an application, are described by their JSON. The text may contain control
+characters: `terminal.escape_controls` must escape it before it is printed.
 """
 
 from collections.abc import Callable
@@ -55,24 +55,21 @@ from turnlog.events import (
 
 
 def describe_payload(payload: Payload | UnknownPayload) -> str:
-    """What happened."""
     if isinstance(payload, UnknownPayload):
         return bytes(payload.data).decode(errors="replace")
     return DESCRIBERS.get(type(payload), short_json)(payload)
 
 
 def short_json(value: object) -> str:
-    """A value as short JSON."""
     return msgspec.json.encode(value).decode()
 
 
 def join_parts(*parts: str | None) -> str:
-    """The parts that are there."""
+    """Join the parts that are not empty."""
     return ", ".join(part for part in parts if part)
 
 
 def describe_tokens(usage: Usage | None) -> str | None:
-    """How many tokens went in and out."""
     return f"tokens {usage.input_tokens} in, {usage.output_tokens} out" if usage else None
 
 
@@ -92,8 +89,8 @@ def describe_message(event: UiMessage | AssistantMessage) -> str:
 
 
 def describe_ui_action(event: UiAction) -> str:
-    place = event.view_id or event.call_id
-    return short_json(event.action) + (f" on {place}" if place else "")
+    target = event.view_id or event.call_id
+    return short_json(event.action) + (f" on {target}" if target else "")
 
 
 def describe_block_end(event: BlockEnd) -> str:
@@ -101,9 +98,9 @@ def describe_block_end(event: BlockEnd) -> str:
 
 
 def describe_tool_call(event: ToolCall) -> str:
-    by = "" if event.executor == "backend" else f" ({event.executor})"
+    executor = "" if event.executor == "backend" else f" ({event.executor})"
     args = event.incomplete if event.incomplete is not None else short_json(event.args)
-    return f"{event.tool}{by} {args}"
+    return f"{event.tool}{executor} {args}"
 
 
 def describe_tool_result(event: ToolResult) -> str:
@@ -150,7 +147,7 @@ DESCRIBERS: dict[type, Callable[[Any], str]] = {
     ProcessEnd: describe_process_end,
     ProcessAuth: lambda event: join_parts(event.method, "needs setup" if event.needs_setup else None),
     SessionError: lambda event: f"{event.code}: {event.message}",
-    SessionMember: lambda event: f"{event.principal}: {', '.join(event.roles) or 'no member any more'}",
+    SessionMember: lambda event: f"{event.principal}: {', '.join(event.roles) or 'no longer a member'}",
     SessionInvite: lambda event: f"{event.principal or 'link'}: {', '.join(event.roles)}",
     SessionInviteEnd: lambda event: f"{event.invite_id} {event.reason}",
     SessionTitle: lambda event: event.title,

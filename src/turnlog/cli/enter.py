@@ -1,4 +1,4 @@
-"""What Enter does in the terminal of a server: it calls a function, beside everything else."""
+"""Call a function in a thread when the user presses Enter in the terminal of a server."""
 
 import os
 import select
@@ -8,35 +8,34 @@ import time
 from collections.abc import Callable
 
 READ_BYTES = 1024
-BACKGROUND_POLL_S = 1.0  # how often a process in the background looks whether it is in front again
+BACKGROUND_POLL_S = 1.0  # how often a background process checks if it is in the foreground again
 
 
 def call_on_enter(call: Callable[[], None]) -> bool:
-    """Call a function whenever a person presses Enter, in a thread; False where no one can.
-
-    A process in the background does not read: the terminal's line is the shell's, and reading would stop it.
-    """
+    """Call a function in a thread whenever the user presses Enter; return False without a terminal."""
     try:
-        number = sys.stdin.fileno()
-        can_read = os.isatty(number) and hasattr(os, "tcgetpgrp")
+        descriptor = sys.stdin.fileno()
+        can_read = os.isatty(descriptor) and hasattr(os, "tcgetpgrp")
     except (AttributeError, OSError, ValueError):  # there is no stdin, or it is no file
         return False
     if can_read:
-        threading.Thread(
-            target=watch_for_enter, args=(number, call), name="turnlog-enter", daemon=True
-        ).start()
+        thread = threading.Thread(
+            target=watch_for_enter, args=(descriptor, call), name="turnlog-enter", daemon=True
+        )
+        thread.start()
     return can_read
 
 
-def watch_for_enter(number: int, call: Callable[[], None]) -> None:
-    """Wait for lines until the terminal is gone, and call a function for each time there are some."""
+def watch_for_enter(descriptor: int, call: Callable[[], None]) -> None:
+    """Call a function for each input, until the terminal is closed."""
     while True:
-        select.select([number], [], [])
-        if not is_in_foreground(number):
+        select.select([descriptor], [], [])
+        # In the background the input belongs to the shell, and reading it would stop this process.
+        if not is_in_foreground(descriptor):
             time.sleep(BACKGROUND_POLL_S)
             continue
         try:
-            data = os.read(number, READ_BYTES)
+            data = os.read(descriptor, READ_BYTES)
         except OSError:
             return
         if not data:
@@ -44,9 +43,8 @@ def watch_for_enter(number: int, call: Callable[[], None]) -> None:
         call()
 
 
-def is_in_foreground(number: int) -> bool:
-    """Whether the terminal is this process's to read."""
+def is_in_foreground(descriptor: int) -> bool:
     try:
-        return os.tcgetpgrp(number) == os.getpgrp()
+        return os.tcgetpgrp(descriptor) == os.getpgrp()
     except OSError:
         return False

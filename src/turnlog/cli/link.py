@@ -1,6 +1,7 @@
-"""`turnlog link` and `turnlog open`: into the console of a server that is running, without starting it again.
+"""`turnlog link` and `turnlog open`: sign in at the console of a running server.
 
-The server notes beside its log where it is. Whoever may read that note and the log's key may sign in.
+The server writes its address to a file beside its log. A user who may read that file and the key of the log
+may sign in.
 """
 
 import socket
@@ -16,13 +17,14 @@ from turnlog.cli.serve import build_sign_in_link, has_screen
 CONNECT_TIMEOUT_S = 5.0
 
 
-@click.command(short_help="Print a new link to sign in.", epilog="Example: turnlog link sess_96cf1")
+@click.command(short_help="Print a new sign-in link.", epilog="Example: turnlog link sess_96cf1")
 @click.argument("session", required=False, default="")
 @log_option
 def link(session: str, log_url: str) -> None:
-    """Print a new link that signs you in, once: to the server that runs on this log.
+    """Print a new link that signs you in at the server that runs on this log.
 
-    With SESSION it leads there. It works for a quarter of an hour, for a server on a loopback address.
+    With SESSION the link opens that session. It works once, for 15 minutes, and only for a server on a
+    loopback address.
     """
     click.echo(build_console_link(log_url, session))
 
@@ -31,9 +33,9 @@ def link(session: str, log_url: str) -> None:
 @click.argument("session", required=False, default="")
 @log_option
 def open_command(session: str, log_url: str) -> None:
-    """Open the console of the server that runs on this log in a browser, signed in.
+    """Open the console in a browser and sign in at the server that runs on this log.
 
-    With SESSION it shows that session. Where there is no screen, the link is printed.
+    With SESSION it shows that session. Without a screen it prints the link.
     """
     address = build_console_link(log_url, session)
     if not (has_screen() and webbrowser.open(address)):
@@ -41,17 +43,18 @@ def open_command(session: str, log_url: str) -> None:
 
 
 def build_console_link(log_url: str, session: str) -> str:
-    """Return a link that signs in at the server of a log; raise `ClickException` if none runs there."""
+    """Return a sign-in link for the server of a log; raise `ClickException` if none is running."""
     from turnlog.server.auth.credentials import BuiltinAuth
     from turnlog.server.auth.keys import load_or_create_key, read_server_file
 
     running = read_server_file(log_url)
     if running is None or not is_listening(running.address):
-        raise click.ClickException(
-            "no server runs on this log: start one with `turnlog serve`, or name another --log"
-        )
+        advice = "start one with `turnlog serve`, or choose another log with --log"
+        raise click.ClickException(f"no server is running on this log; {advice}")
     if not running.start:
-        raise click.ClickException(f"others reach {running.address}, so people sign in there with a token")
+        raise click.ClickException(
+            f"{running.address} is reachable from other machines; sign in there with a token"
+        )
     session_id = run_command(resolve_session_id(log_url, session)) if session else ""
     return build_sign_in_link(
         running.address, BuiltinAuth(load_or_create_key(log_url), start_id=running.start), session_id
@@ -59,13 +62,12 @@ def build_console_link(log_url: str, session: str) -> str:
 
 
 async def resolve_session_id(log_url: str, session: str) -> str:
-    """Return the id of a session that a person named."""
     async with open_cli_log(log_url) as log:
         return await find_session_id(log, session)
 
 
 def is_listening(address: str) -> bool:
-    """Whether a process takes connections there: a server that was killed leaves its note behind."""
+    # A server that was killed leaves its file behind: so try to connect.
     parts = urlsplit(address)
     try:
         socket.create_connection((parts.hostname or "", parts.port or 0), CONNECT_TIMEOUT_S).close()

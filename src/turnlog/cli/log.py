@@ -1,7 +1,7 @@
 """Commands on a log: `tail`, `export`, `import`, `backup`, `verify`, `prune`.
 
-All but `import` and `prune` only read, and work beside a running server. Each command is its options and one
-piece of work; what it prints about the work is here, what takes longer is in a module of its own.
+All but `import` and `prune` only read, and work beside a running server. `tail` and `transfer` have the
+longer parts.
 """
 
 import re
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from turnlog import App
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-MAX_SEQ = (1 << 53) - 1  # no event has a higher one
+MAX_SEQ = (1 << 53) - 1  # the highest integer that JavaScript represents exactly
 
 log_option = click.option(
     "--log", "log_url", callback=lambda context, option, value: reject_memory_log(value), **LOG_OPTION
@@ -51,29 +51,37 @@ log_option = click.option(
 
 
 def reject_memory_log(log_url: str) -> str:
-    """Refuse a log that no other process can see."""
     if log_url.startswith("memory:"):
-        raise click.BadParameter("a log in memory is seen by its own process only")
+        raise click.BadParameter("a log in memory is visible to its own process only")
     return log_url
 
 
 def parse_age_ms(age: str) -> int:
-    """A length of time such as `30d`."""
-    found = re.fullmatch(r"(\d{1,12})([smhdw])", age, re.ASCII)
-    if found is None:
+    """Parse an age such as `30d`; raise `BadParameter`."""
+    match = re.fullmatch(r"(\d{1,12})([smhdw])", age, re.ASCII)
+    if match is None:
         raise click.BadParameter(f"expected a number and one of s, m, h, d, w, such as 30d; got {age!r}")
-    return int(found[1]) * UNIT_SECONDS[found[2]] * 1000
+    return int(match[1]) * UNIT_SECONDS[match[2]] * 1000
 
 
-@click.command("tail", epilog="Example: turnlog tail sess_96cf1 --follow --type tool")
+@click.command(
+    "tail",
+    short_help="Print the events of a session.",
+    epilog="Example: turnlog tail sess_96cf1 --follow --type tool",
+)
 @click.argument("session", required=False)
 @log_option
-@click.option("--after", type=click.IntRange(-1, MAX_SEQ), default=-1, help="Begin after this seq.")
-@click.option("--follow", "-f", is_flag=True, help="Wait for more, until the session is closed.")
+@click.option("--after", type=click.IntRange(-1, MAX_SEQ), default=-1, help="Print events after this seq.")
+@click.option("--follow", "-f", is_flag=True, help="Wait for new events until the session is closed.")
 @click.option(
-    "--type", "types", multiple=True, help="Only this type; `tool` means all of tool.*. May be repeated."
+    "--type",
+    "types",
+    multiple=True,
+    help="Print only this type; `tool` means all of tool.*. Can be repeated.",
 )
-@click.option("--depth", type=click.IntRange(min=0), help="Only agents down to this depth; 0 is the first.")
+@click.option(
+    "--depth", type=click.IntRange(min=0), help="Print only agents down to this depth; 0 is the top agent."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the events as they are stored.")
 @click.pass_context
 def tail_command(
@@ -86,10 +94,11 @@ def tail_command(
     depth: int | None,
     as_json: bool,
 ) -> None:
-    """Print the events of SESSION, or of the newest one. Times are UTC."""
+    """Print the events of SESSION, or of the newest session. Times are UTC."""
     source: PageSource = follow_pages if follow else read_pages
-    show: PrintRows = make_json_printer() if as_json else make_text_printer()
-    if not run_command(print_tail(log_url, session, after, source, EventFilter(types, depth), show)):
+    print_rows: PrintRows = make_json_printer() if as_json else make_text_printer()
+    event_filter = EventFilter(types, depth)
+    if not run_command(print_tail(log_url, session, after, source, event_filter, print_rows)):
         context.exit(1)
 
 
@@ -99,26 +108,29 @@ def tail_command(
 )
 @click.argument("names", metavar="[SESSION]...", nargs=-1)
 @log_option
-@click.option("--output", "-o", type=click.File("wb"), default="-", help="The file to write; else stdout.")
+@click.option(
+    "--output", "-o", type=click.File("wb"), default="-", help="The file to write; default: stdout."
+)
 def export(names: tuple[str, ...], log_url: str, output: BinaryIO) -> None:
-    """Write sessions with their pictures and files as lines of JSON: those that are named, or all.
+    """Write all sessions, or each SESSION, as lines of JSON, with their images and files.
 
-    Each blob is lines with "type": "blob" after the events of its session, its content as base64.
+    Each image or file follows the events of its session as lines of "type": "blob", with base64 content.
     """
     run_command(export_sessions(log_url, names, output))
 
 
 @click.command(
     "import",
-    short_help="Take in what `turnlog export` wrote.",
+    short_help="Import what `turnlog export` wrote.",
     epilog="Example: turnlog import archive.jsonl --log sqlite:///copy.db",
 )
 @click.argument("file", type=click.File("rb"), default="-")
 @log_option
 def import_command(file: BinaryIO, log_url: str) -> None:
-    """Take in what `turnlog export` wrote, from FILE or stdin: events, pictures and files.
+    """Import what `turnlog export` wrote, from FILE or stdin: events, images and files.
 
-    Doing it twice is harmless. A blob whose content does not match the hash in its name is refused.
+    Importing twice changes nothing. A blob that does not match the hash in its name is refused. Stop the
+    server first.
     """
     if file.isatty():
         raise click.UsageError("expected a FILE, or lines on stdin")
@@ -126,22 +138,28 @@ def import_command(file: BinaryIO, log_url: str) -> None:
 
 
 @click.command(
-    short_help="Copy a log that may be in use.",
+    short_help="Copy a log, even while it is in use.",
     epilog="Example: turnlog backup copies/monday.db --log sqlite:///shop.db",
 )
 @click.argument("target", metavar="DEST", type=click.Path(path_type=Path))
 @log_option
 def backup(target: Path, log_url: str) -> None:
-    """Copy a SQLite log to the file DEST, with all its pictures and files, while a server may write it.
+    """Copy a SQLite log to the file DEST, with all images and files. A server may write it meanwhile.
 
-    DEST is there only when the copy is whole. It comes with DEST.mark: keep both.
+    DEST appears when the copy is complete, together with DEST.mark: keep both files.
     """
     if not log_url.startswith("sqlite:"):
-        raise click.UsageError("only a SQLite log is one file; write another one with `turnlog export`")
+        raise click.UsageError(
+            "only a SQLite log can be copied as a file; use `turnlog export` for other logs"
+        )
     check_log_exists(log_url)
-    heads = back_up(sqlite_path(log_url), target)
-    events = format_count(sum(head.last + 1 for head in heads), "event")
-    click.echo(f"{format_count(len(heads), 'session')}, {events} copied to {target}")
+    records = back_up(sqlite_path(log_url), target)
+    click.echo(f"{count_sessions_and_events(records)} copied to {target}")
+
+
+def count_sessions_and_events(records: Sequence[SessionRecord]) -> str:
+    events = sum(record.last + 1 for record in records)
+    return f"{format_count(len(records), 'session')}, {format_count(events, 'event')}"
 
 
 @click.command(
@@ -149,42 +167,47 @@ def backup(target: Path, log_url: str) -> None:
     epilog="Example: turnlog verify --log sqlite:///shop.db",
 )
 @log_option
-@click.option("--app", metavar="MODULE:APP", help="An application whose stored events must fit its classes.")
+@click.option(
+    "--app", metavar="MODULE:APP", help="Check that stored events fit the classes of this application."
+)
 @click.pass_context
 def verify(context: click.Context, log_url: str, app: str | None) -> None:
-    """Check every event and every blob of a log, and that each blob an event names is there.
+    """Check every event and blob of a log, and that all blobs exist that events refer to.
 
-    With --app also that the stored events of the application still fit their classes: its state lacks those
-    that do not. Exits with 1 if something is damaged, missing or does not fit.
+    With --app it also checks that stored events fit the classes of the application: events that do not fit
+    are missing in its state. The exit code is 1 if something is damaged, missing or does not fit.
     """
-    heads, damages = run_command(verify_log(log_url))
+    records, damages = run_command(verify_log(log_url))
     for damage in damages:
         click.echo(format_damage(damage))
-    misfits = run_command(find_misfits(log_url, heads, load_app(app))) if app and not damages else []
-    for head, misfit in misfits:
+
+    misfits: list[tuple[SessionRecord, Misfit]] = []
+    if app and not damages:
+        misfits = run_command(find_misfits(log_url, records, load_app(app)))
+    for record, misfit in misfits:
         events = f"{format_count(misfit.count, 'event')} {misfit.type}"
-        click.echo(f"{head.session_id}: {events} of {app} do not fit the class: {misfit.problem}")
+        click.echo(f"{record.session_id}: {events} of {app} do not fit the class: {misfit.problem}")
+
     if damages or misfits:
         context.exit(1)
-    events = format_count(sum(head.last + 1 for head in heads), "event")
-    click.echo(f"everything is whole: {format_count(len(heads), 'session')}, {events}")
+    click.echo(f"no damage found: {count_sessions_and_events(records)}")
 
 
 async def find_misfits(
     log_url: str, records: Sequence[SessionRecord], app: "App"
 ) -> list[tuple[SessionRecord, Misfit]]:
-    """The stored events of an application that its classes do not take, by session and type."""
-    found: list[tuple[SessionRecord, Misfit]] = []
+    """Return the stored events that do not fit the classes of an application, by session and type."""
+    misfits: list[tuple[SessionRecord, Misfit]] = []
     async with open_cli_log(log_url) as log:
-        for head in records:
-            if head.app == app.name:
-                stored = [pair async for pair in read_durable_payloads(log, head.session_id)]
-                found += [(head, misfit) for misfit in app.catalog.find_misfits(stored)]
-    return found
+        for record in records:
+            if record.app == app.name:
+                stored = [pair async for pair in read_durable_payloads(log, record.session_id)]
+                misfits += [(record, misfit) for misfit in app.catalog.find_misfits(stored)]
+    return misfits
 
 
 async def read_durable_payloads(log: Log, session_id: str) -> AsyncIterator[tuple[str, bytes]]:
-    """The types and payloads of a session's durable events."""
+    """Yield type and payload of the events of a session, without replaced live events."""
     after = -1
     while page := await log.read(session_id, after, replay_from=-1):
         for envelope in page.envelopes():
@@ -193,24 +216,27 @@ async def read_durable_payloads(log: Log, session_id: str) -> AsyncIterator[tupl
 
 
 async def verify_log(log_url: str) -> tuple[list[SessionRecord], list[Damage]]:
-    """The sessions, and all that is lost of them: known before, and found now."""
+    """Return the sessions and all damages, recorded ones and new ones; no sessions if some are new."""
     async with open_cli_log(log_url) as log:
-        found = await log.verify()
-        if found:  # what is damaged may not be asked for more
-            return [], list(dict.fromkeys([*await read_known_damages(log), *found]))
-        heads, lost = await log.sessions(), await log.damages()
-        return heads, [*lost, *[damage async for damage in find_missing_blobs(log, heads)]]
+        new_damages = await log.verify()
+        if new_damages:  # a damaged file may not answer further queries
+            return [], list(dict.fromkeys([*await read_known_damages(log), *new_damages]))
+
+        records = await log.sessions()
+        damages = await log.damages()
+        damages += [damage async for damage in find_missing_blobs(log, records)]
+        return records, damages
 
 
 async def read_known_damages(log: Log) -> list[Damage]:
-    """What was lost before; a file that cannot be read has nothing to say."""
+    """Return the recorded damages; an empty list if the file cannot be read."""
     try:
         return await log.damages()
     except StoreError:
         return []
 
 
-@click.command(epilog="Example: turnlog prune --older-than 30d")
+@click.command(short_help="Remove old live events.", epilog="Example: turnlog prune --older-than 30d")
 @click.argument("names", metavar="[SESSION]...", nargs=-1)
 @log_option
 @click.option(
@@ -219,25 +245,28 @@ async def read_known_damages(log: Log) -> list[Damage]:
     metavar="AGE",
     required=True,
     callback=lambda context, option, value: parse_age_ms(value),
-    help="Such as 30d; the units are s, m, h, d, w.",
+    help="An age such as 30d; the units are s, m, h, d, w.",
 )
 def prune(names: tuple[str, ...], log_url: str, age_ms: int) -> None:
-    """Remove old live events of finished blocks and calls.
+    """Remove old live events of finished blocks and calls, of all sessions or of each SESSION.
 
-    Live events are what was streamed piece by piece. What was said, called and answered stays whole.
+    Live events are the streamed pieces of texts and progress. Complete messages, calls and results stay.
+    Stop the server first.
     """
-    gone, touched = run_command(prune_sessions(log_url, names, max(0, now_ms() - age_ms)))
-    place = f" from {format_count(touched, 'session')}" if gone else ""
-    click.echo(f"{format_count(gone, 'live event')} removed{place}")
+    removed, sessions = run_command(prune_sessions(log_url, names, max(0, now_ms() - age_ms)))
+    summary = f"{format_count(removed, 'live event')} removed"
+    if removed:
+        summary += f" from {format_count(sessions, 'session')}"
+    click.echo(summary)
 
 
 async def prune_sessions(log_url: str, names: tuple[str, ...], before_ms: int) -> tuple[int, int]:
-    """Prune; how many events went, and from how many sessions. Nothing goes unless all names are there."""
-    async with open_cli_log(log_url) as log:  # a log that is not there must not be made
-        heads = await find_records(log, names)
+    """Return how many events were removed, and from how many sessions. A wrong name removes nothing."""
+    async with open_cli_log(log_url) as log:  # for reading first: a missing log must not be created
+        records = await find_records(log, names)
     async with open_cli_log(log_url, writable=True) as log:
-        gone = [await log.prune(head.session_id, before_ms) for head in heads]
-    return sum(gone), sum(count > 0 for count in gone)
+        counts = [await log.prune(record.session_id, before_ms) for record in records]
+    return sum(counts), sum(count > 0 for count in counts)
 
 
 COMMANDS = (tail_command, export, import_command, backup, verify, prune)

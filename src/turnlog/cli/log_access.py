@@ -1,4 +1,4 @@
-"""How a command gets at a log and at a session in it, and what it says about damage."""
+"""Access to a log and its sessions for commands, and messages about damage."""
 
 import asyncio
 import logging
@@ -12,19 +12,19 @@ from turnlog.log import Damage, Log, SessionRecord, open_log, sqlite_path
 
 T = TypeVar("T")
 
-LOG_OPTION: dict[str, Any] = {  # where a command looks for its log, as an option of click
+LOG_OPTION: dict[str, Any] = {  # arguments of click.option for --log
     "default": "sqlite:///turnlog.db",
     "envvar": "TURNLOG_LOG",
     "show_default": True,
     "show_envvar": True,
-    "help": "Where the log is.",
+    "help": "The URL of the log.",
 }
-MAX_CANDIDATES = 5  # sessions that an ambiguous name is told with
-INTERRUPT_EXIT_CODE = 130  # what shells expect of a command that Ctrl+C ended
+MAX_CANDIDATES = 5  # sessions that the message about an ambiguous name lists
+INTERRUPT_EXIT_CODE = 130  # what shells expect after Ctrl+C
 
 
 def run_command(work: Coroutine[Any, Any, T]) -> T:
-    """Run the work of a command; Ctrl+C ends it without a word."""
+    """Run the work of a command. Ctrl+C ends it without a message."""
     try:
         return asyncio.run(work)
     except KeyboardInterrupt:
@@ -33,7 +33,7 @@ def run_command(work: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def open_cli_log(log_url: str, *, writable: bool = False) -> AsyncIterator[Log]:
-    """A log to read, beside a process that may be writing it; or to write, as the one process that does."""
+    """Open a log for reading beside a process that may write it, or for writing as the only process."""
     if not writable:
         check_log_exists(log_url)
     log = await open_log(log_url, writable=writable)
@@ -46,8 +46,9 @@ async def open_cli_log(log_url: str, *, writable: bool = False) -> AsyncIterator
 
 @contextmanager
 def silence_log() -> Iterator[None]:
-    """The commands say themselves what is wrong with a log: without this it would be said twice."""
-    handler, logger = logging.NullHandler(), logging.getLogger("turnlog.log")
+    """Drop the log messages of `turnlog.log`: the commands print damage themselves."""
+    handler = logging.NullHandler()
+    logger = logging.getLogger("turnlog.log")
     logger.addHandler(handler)
     try:
         yield
@@ -56,65 +57,68 @@ def silence_log() -> Iterator[None]:
 
 
 def check_log_exists(log_url: str) -> None:
-    """Raise `NotFound` with the whole path, and how to name another log, if there is none."""
+    """Raise `NotFound` with the full path if there is no SQLite log."""
     if not log_url.startswith("sqlite:"):
         return
     path = sqlite_path(log_url).resolve()
     if not path.exists():
-        raise NotFound(f"there is no log at {path}; name another one with --log or TURNLOG_LOG")
+        raise NotFound(f"there is no log at {path}; choose another one with --log or TURNLOG_LOG")
 
 
 async def find_session_id(log: Log, name: str) -> str:
-    """Return the id of the session that a person named, by its id or the beginning of it.
+    """Return the id of a session from its id or the beginning of it, with or without `sess_`.
 
-    Raise `NotFound` if there is none, or more than one.
+    Raise `NotFound` if no session matches, or more than one.
     """
     try:
         return (await log.info(name)).session_id
     except NotFound:
-        ids = [head.session_id for head in await log.sessions()]
-    found = [session_id for session_id in ids if name and session_id.startswith((name, f"sess_{name}"))]
-    if not found:
-        raise NotFound(f"no session {name[:80]}; `turnlog sessions` lists what there is")
-    if len(found) > 1:
-        more = f" and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
-        raise NotFound(f"{name[:80]} is the beginning of several: {', '.join(found[:MAX_CANDIDATES])}{more}")
-    return found[0]
+        session_ids = [record.session_id for record in await log.sessions()]
+
+    matching = [
+        session_id for session_id in session_ids if name and session_id.startswith((name, f"sess_{name}"))
+    ]
+    if not matching:
+        raise NotFound(f"no session {name[:80]}; `turnlog sessions` lists all sessions")
+    if len(matching) > 1:
+        candidates = ", ".join(matching[:MAX_CANDIDATES])
+        if len(matching) > MAX_CANDIDATES:
+            candidates += f" and {len(matching) - MAX_CANDIDATES} more"
+        raise NotFound(f"{name[:80]} matches several sessions: {candidates}")
+    return matching[0]
 
 
 async def find_records(log: Log, names: Sequence[str]) -> list[SessionRecord]:
-    """Return the sessions that a person named, each once; all if none is named."""
+    """Return the sessions of some names, each once; all sessions if there are no names."""
     if not names:
         return await log.sessions()
-    ids = [await find_session_id(log, name) for name in names]
-    return [await log.info(session_id) for session_id in dict.fromkeys(ids)]
+    session_ids = [await find_session_id(log, name) for name in names]
+    return [await log.info(session_id) for session_id in dict.fromkeys(session_ids)]
 
 
 async def latest_session(log: Log) -> str:
-    """The session that was made last."""
-    heads = await log.sessions()
-    if not heads:
-        for name in await log.damaged_sessions():
-            await log.info(name)  # says what is wrong with it
-        raise NotFound("there is no session in this log yet")
-    return heads[-1].session_id
+    """Return the id of the newest session; raise `NotFound` if there is none."""
+    records = await log.sessions()
+    if not records:
+        for session_id in await log.damaged_sessions():
+            await log.info(session_id)  # raises `SessionDamaged`
+        raise NotFound("this log has no sessions yet")
+    return records[-1].session_id
 
 
-def damaged_record_message(name: str) -> str:
-    """A session that nobody can read before its record is repaired."""
+def damaged_record_message(session_id: str) -> str:
     return escape_controls(
-        f"{name} cannot be read: its own record is damaged; the next process to write repairs it"
+        f"{session_id} cannot be read because its record is damaged; the next process that writes repairs it"
     )
 
 
 def format_damage(damage: Damage) -> str:
-    """One damage in one line."""
-    place = damage.session_id or "the log"
+    """Return a damage as one line."""
+    subject = damage.session_id or "the log"
     if damage.first >= 0:
-        place += f" seq {seq_range(damage.first, damage.last)}"
-    return escape_controls(f"{place}: {damage.problem}")
+        subject += f" seq {seq_range(damage.first, damage.last)}"
+    return escape_controls(f"{subject}: {damage.problem}")
 
 
 def seq_range(first: int, last: int) -> str:
-    """Seqs from one to another."""
     return f"{first}" if first == last else f"{first} to {last}"

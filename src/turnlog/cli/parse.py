@@ -1,18 +1,18 @@
-"""`turnlog parse`: what a model sent, as a log. A filter: each event is written as soon as it is decided.
+"""`turnlog parse`: output of a model in, lines for `turnlog import` out, event by event.
 
-Input is text with inline tags, the stream of the Messages API (its SSE body, or one raw event per line), or
-the stdout of a Claude CLI process, whose texts may have markers too. Out come the lines that `turnlog import`
-takes. A message that calls tools or pauses is a step, and the next one goes on with the same agent; any other
-ends its agent, and the next one begins a turn; a CLI process says itself which agents and turns there are.
-Ids follow from the session's, so the same input in the same session gives the same events, but for the time.
-Input that breaks off or is wrong is closed with what there was, then the command fails. A conversation that
-ended with an error is none of these: its error is an event like the others.
+Input: text with inline tags; the stream of the Messages API (SSE, or one raw event per line); or the stdout
+of a Claude CLI process, whose texts may have markers, too. A CLI process reports its agents and turns itself.
+In the stream of the Messages API a message that calls tools or pauses is a step of its agent; any other
+message ends its agent, and the next one begins a turn.
+Ids are derived from the session id: the same input gives the same events, except for the time. If the input
+breaks off or is wrong, open blocks and agents are closed, then the command fails. An error that the model
+reported is not a failure of the command: it is an event like the others.
 """
 
 import codecs
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, count
 from typing import Any, BinaryIO
@@ -74,26 +74,27 @@ class JsonlWriter:
     """Writes events as the lines of one session."""
 
     def __init__(self, output: BinaryIO, session_id: str, app: "turnlog.App | None") -> None:
-        self._output, self._session_id = output, session_id
-        own = [app.vocabulary] if app and app.vocabulary else []
-        self._app, self._catalog = app.name if app else "", Catalog(CORE, TEAM, *own, CLAUDE_CLI)
-        self._numbers, self._seq = count(), 0
+        self._output = output
+        self._session_id = session_id
+        self._app = app.name if app else ""
+        app_vocabularies = [app.vocabulary] if app and app.vocabulary else []
+        self._catalog = Catalog(CORE, TEAM, *app_vocabularies, CLAUDE_CLI)
+        self._numbers = count()
+        self._seq = 0
 
     def new_id(self, prefix: str) -> str:
-        """The next id: it follows from the session and its number."""
+        """Return the next id, derived from the session id and a counter."""
         text = f"{self._session_id}:{next(self._numbers)}"
         return prefix + hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def write_payloads(self, payloads: Iterable[Payload], scope: Scope) -> None:
-        """Append a batch."""
         self.append(self._build_payload_event(payload, scope) for payload in payloads)
 
     def write_drafts(self, drafts: Iterable[EventDraft]) -> None:
-        """Append what a process said."""
-        self.append(self._build_event(said.payload, said.scope, said.origin) for said in drafts)
+        self.append(self._build_event(draft.payload, draft.scope, draft.origin) for draft in drafts)
 
     def append(self, events: Iterable[Event]) -> None:
-        """Write events as lines, after that of their session."""
+        """Write events as lines; before the first one, the line of the session."""
         if self._seq == 0:
             session = SessionLine(self._session_id, self._app, created_ms=now_ms())
             write_json(self._output, msgspec.json.encode(session))
@@ -106,42 +107,53 @@ class JsonlWriter:
         self._output.flush()
 
     def _build_payload_event(self, payload: Payload, scope: Scope) -> Event:
-        own = type(payload) in SYSTEM_PAYLOADS or (isinstance(payload, ToolResult) and payload.kind is None)
-        return self._build_event(payload, scope, "system" if own else "model")
+        is_system = type(payload) in SYSTEM_PAYLOADS
+        if isinstance(payload, ToolResult) and payload.kind is None:
+            is_system = True  # not a result of the provider
+        return self._build_event(payload, scope, "system" if is_system else "model")
 
     def _build_event(self, payload: Payload, scope: Scope, origin: Origin) -> Event:
         event_id = self.new_id("evt_")
-        if isinstance(payload, UntypedEvent):  # under a name that no declared event has
+        if isinstance(payload, UntypedEvent):  # a tag without a declared event: no declared name is app.*
             body = msgspec.json.encode(payload.data)
-            unknown = UnknownPayload(msgspec.Raw(body))
-            kind = f"app.{payload.type}"
-            return Event(type=kind, id=event_id, payload=unknown, body=body, origin="model", scope=scope)
+            return Event(
+                type=f"app.{payload.type}",
+                id=event_id,
+                payload=UnknownPayload(msgspec.Raw(body)),
+                body=body,
+                origin="model",
+                scope=scope,
+            )
         return self._catalog.build_event(payload, id=event_id, origin=origin, scope=scope)
 
 
 class TurnBuilder:
-    """The agents and turns of an input, in the order of its messages."""
+    """Writes the agents and turns of an input, message by message."""
 
     def __init__(self, writer: JsonlWriter, process_tags: TextParserFactory) -> None:
-        self._writer, self._process_tags = writer, process_tags
-        self._scope: Scope | None = None  # of the agent that is open
+        self._writer = writer
+        self._process_tags = process_tags
+        self._scope: Scope | None = None  # of the open agent
         self._calls: dict[str, ToolCall] = {}
         self._steps = 0
         self._usage = Usage(input_tokens=0, output_tokens=0)
         self.problems: list[str] = []
 
     def begin_message(self, model: str | None = None) -> None:
-        """A message begins: of the agent that is open, or of a new one."""
+        """Start a message of the open agent, or of a new one."""
         if self._scope is not None:
-            self._cancel_calls(call for call in self._calls.values() if call.executor != "provider")
+            self._cancel_calls([call for call in self._calls.values() if call.executor != "provider"])
             return
-        trace_id, agent_id = self._writer.new_id("tr_"), self._writer.new_id("agt_")
+
+        trace_id = self._writer.new_id("tr_")
+        agent_id = self._writer.new_id("agt_")
         self._scope = Scope(trace_id=trace_id, agent_id=agent_id, agent_name=AGENT_NAME, depth=0)
-        self._steps, self._usage = 0, Usage(input_tokens=0, output_tokens=0)
+        self._steps = 0
+        self._usage = Usage(input_tokens=0, output_tokens=0)
         self.add_events([AgentStart(name=AGENT_NAME, via="prompt", model=model)])
 
     def add_events(self, payloads: list[Payload]) -> None:
-        """Events of the agent that is open."""
+        """Write events of the open agent."""
         for payload in payloads:
             if isinstance(payload, ToolCall):
                 self._calls[payload.call_id] = payload
@@ -151,18 +163,17 @@ class TurnBuilder:
             self._writer.write_payloads(payloads, self._scope or Scope())
 
     def make_process_parser(self) -> CliParser:
-        """A parser of what a process prints; it begins and ends agents itself."""
         return CliParser(self._writer.new_id, make_text_parser=self._process_tags)
 
     def add_process_output(self, drafts: list[EventDraft]) -> None:
-        """What a process said; that it stopped in the middle of a turn is a problem of the input."""
-        errors = [said.payload for said in drafts if isinstance(said.payload, SessionError)]
+        """Write events of a process. If it stopped within a turn, add that to `problems`."""
+        errors = [draft.payload for draft in drafts if isinstance(draft.payload, SessionError)]
         self.problems += [error.message for error in errors if error.code == PROCESS_EXITED.code]
         if drafts:
             self._writer.write_drafts(drafts)
 
     def finish_message(self, reply: ReplyBuilder) -> None:
-        """A message is over: its agent goes on, or ends as the message did."""
+        """Write the usage of a message, and the end of its agent unless a next step follows."""
         self._steps += 1
         self._usage = sum_usage(self._usage, reply.usage)
         if reply.model:
@@ -177,41 +188,44 @@ class TurnBuilder:
             self.end_agent(reply.stop_reason or "end_turn", reply.text_so_far)
 
     def end_agent(self, reason: StopReason, result: str | None = None) -> None:
-        """The agent is over; what it asked for and did not get is answered first."""
-        if self._scope is not None:
-            self._cancel_calls(self._calls.values())
-            usage = self._usage if self._usage.input_tokens or self._usage.output_tokens else None
-            self.add_events([AgentEnd(stop_reason=reason, steps=self._steps, usage=usage, result=result)])
-            self._scope = None
+        """Cancel the open calls and end the open agent, if there is one."""
+        if self._scope is None:
+            return
+        self._cancel_calls(list(self._calls.values()))
+        usage = self._usage if self._usage.input_tokens or self._usage.output_tokens else None
+        self.add_events([AgentEnd(stop_reason=reason, steps=self._steps, usage=usage, result=result)])
+        self._scope = None
 
-    def _cancel_calls(self, calls: Iterable[ToolCall]) -> None:
+    def _cancel_calls(self, calls: Sequence[ToolCall]) -> None:
         self.add_events([build_cancelled_result(call, UNANSWERED_MESSAGE) for call in calls])
 
 
-def sum_usage(one: Usage, other: Usage) -> Usage:
-    """The usage of both."""
+def sum_usage(first: Usage, second: Usage) -> Usage:
     names = Usage.__struct_fields__
-    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in names})
+    return Usage(**{name: getattr(first, name) + getattr(second, name) for name in names})
 
 
-def parse_tag_text(pieces: Iterator[bytes], builder: TurnBuilder, reply: Callable[[], ReplyBuilder]) -> None:
-    """A text: one message of one agent."""
-    decoder, said = codecs.getincrementaldecoder("utf-8")(errors="replace"), reply()
+def parse_tag_text(
+    pieces: Iterator[bytes], builder: TurnBuilder, make_reply: Callable[[], ReplyBuilder]
+) -> None:
+    """Parse a text: one message of one agent."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    reply = make_reply()
     builder.begin_message()
     for piece in pieces:
-        builder.add_events(said.text(decoder.decode(piece)))
-    builder.add_events([*said.text(decoder.decode(b"", final=True)), *said.done("end_turn")])
-    builder.finish_message(said)
+        builder.add_events(reply.text(decoder.decode(piece)))
+    builder.add_events([*reply.text(decoder.decode(b"", final=True)), *reply.done("end_turn")])
+    builder.finish_message(reply)
 
 
 def parse_messages_stream(
-    pieces: Iterator[bytes], builder: TurnBuilder, reply: Callable[[], ReplyBuilder]
+    pieces: Iterator[bytes], builder: TurnBuilder, make_reply: Callable[[], ReplyBuilder]
 ) -> None:
-    """The stream of the Messages API: its messages one after the other."""
+    """Parse the messages of a Messages API stream; raise `BadInput` if there is none."""
     parser: MessagesParser | None = None
     try:
         for event in iter_raw_events(pieces):
-            parser = parse_message_event(event, parser, builder, reply)
+            parser = parse_message_event(event, parser, builder, make_reply)
     finally:
         if parser is not None:
             close_message(parser, builder)
@@ -221,30 +235,32 @@ def parse_messages_stream(
 
 
 def parse_message_event(
-    event: Any, parser: MessagesParser | None, builder: TurnBuilder, reply: Callable[[], ReplyBuilder]
+    event: Any, parser: MessagesParser | None, builder: TurnBuilder, make_reply: Callable[[], ReplyBuilder]
 ) -> MessagesParser | None:
-    """One raw event; the parser of the message it belongs to."""
-    kind = event.get("type") if isinstance(event, dict) else None
-    if parser is None and kind == "ping":
+    """Parse one raw event; return the parser of its message, None before the first message."""
+    event_type = event.get("type") if isinstance(event, dict) else None
+    if parser is None and event_type == "ping":
         return None
-    if parser is None or kind == "message_start":
+
+    if parser is None or event_type == "message_start":
         if parser is not None:
             close_message(parser, builder)
-        parser = MessagesParser(reply())
-        batch = parser.feed(event)
+        parser = MessagesParser(make_reply())
+        payloads = parser.feed(event)
         builder.begin_message(parser.reply.model)
-        late = False
+        had_ended = False
     else:
-        late = parser.has_ended
-        batch = parser.feed(event)
-    builder.add_events(batch)
-    if parser.has_ended and not late:
+        had_ended = parser.has_ended
+        payloads = parser.feed(event)
+
+    builder.add_events(payloads)
+    if parser.has_ended and not had_ended:
         builder.finish_message(parser.reply)
     return parser
 
 
 def close_message(parser: MessagesParser, builder: TurnBuilder) -> None:
-    """A message will not go on; if it was not over, it failed."""
+    """Finish a message that breaks off; do nothing if it has ended."""
     if not parser.has_ended:
         builder.add_events(parser.flush())
         builder.finish_message(parser.reply)
@@ -253,7 +269,7 @@ def close_message(parser: MessagesParser, builder: TurnBuilder) -> None:
 def parse_process_output(
     pieces: Iterator[bytes], builder: TurnBuilder, _: Callable[[], ReplyBuilder]
 ) -> None:
-    """The stdout of a Claude CLI process: it says itself who speaks."""
+    """Parse the stdout of a Claude CLI process."""
     parser = builder.make_process_parser()
     try:
         for piece in pieces:
@@ -263,20 +279,21 @@ def parse_process_output(
 
 
 def iter_raw_events(pieces: Iterator[bytes]) -> Iterator[Any]:
-    """The events of an SSE body, or of lines of JSON: the first character says which."""
-    head = b""
+    """Yield the events of an SSE body, or of lines of JSON: the first character decides."""
+    buffer = b""
     for piece in pieces:
-        head += piece
-        if text := head.removeprefix(b"\xef\xbb\xbf").lstrip():
-            texts = split_json_lines if text.startswith((b"{", b"[")) else iter_sse_data
-            for number, body in enumerate(texts(chain([head], pieces)), 1):
+        buffer += piece
+        text = buffer.removeprefix(b"\xef\xbb\xbf").lstrip()
+        if text:
+            split = split_json_lines if text.startswith((b"{", b"[")) else iter_sse_data
+            for number, body in enumerate(split(chain([buffer], pieces)), 1):
                 yield decode_raw_event(body, number)
             return
-        head = head[-READ_BYTES:]
+        buffer = buffer[-READ_BYTES:]  # leading white space must not fill the memory
 
 
 def decode_raw_event(body: bytes, number: int) -> Any:
-    """One event, or `BadInput` that says which was wrong."""
+    """Decode one event; raise `BadInput` with its number."""
     try:
         return decode_strict_json(body, object, MAX_SSE_MESSAGE_BYTES)
     except BadInput as error:
@@ -284,27 +301,36 @@ def decode_raw_event(body: bytes, number: int) -> Any:
 
 
 def iter_sse_data(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The data of each message of an SSE body; the `[DONE]` that gateways add says nothing."""
+    """Yield the data of each message of an SSE body, without the `[DONE]` that gateways add."""
     decoder = Decoder()
     for piece in pieces:
-        bodies = (message.data.encode() for message in decoder.feed(piece))
-        yield from (body for body in bodies if body != DONE)
+        for message in decoder.feed(piece):
+            body = message.data.encode()
+            if body != DONE:
+                yield body
 
 
 def split_json_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines that are not blank; none is endless."""
-    held: list[bytes] = []
-    size = 0
+    """Yield the lines that are not blank; raise `BadInput` for one above `MAX_SSE_MESSAGE_BYTES`."""
+    buffer: list[bytes] = []  # the pieces of the incomplete line
+    size_bytes = 0
     for piece in pieces:
-        *ended, rest = piece.split(b"\n")
-        for line in ended:
-            yield from filter(None, [b"".join([*held, line]).strip()])
-            held, size = [], 0
-        held.append(rest)
-        size += len(rest)
-        if size > MAX_SSE_MESSAGE_BYTES:
+        *line_ends, rest = piece.split(b"\n")
+        for line_end in line_ends:
+            line = b"".join([*buffer, line_end]).strip()
+            if line:
+                yield line
+            buffer = []
+            size_bytes = 0
+
+        buffer.append(rest)
+        size_bytes += len(rest)
+        if size_bytes > MAX_SSE_MESSAGE_BYTES:
             raise BadInput(f"expected a line of at most {MAX_SSE_MESSAGE_BYTES} bytes, got more", "input")
-    yield from filter(None, [b"".join(held).strip()])
+
+    last_line = b"".join(buffer).strip()
+    if last_line:
+        yield last_line
 
 
 SOURCE_PARSERS: dict[str, Callable[[Iterator[bytes], TurnBuilder, Callable[[], ReplyBuilder]], None]] = {
@@ -315,7 +341,7 @@ SOURCE_PARSERS: dict[str, Callable[[Iterator[bytes], TurnBuilder, Callable[[], R
 
 
 def session_id_or_new(_: click.Context, __: click.Parameter, value: str | None) -> str:
-    """A session id, the given one or a new one."""
+    """Return the session id of the option, or a new one; raise `BadParameter` for a wrong one."""
     try:
         return msgspec.convert(value or new_id("sess_"), SessionId)
     except msgspec.ValidationError:
@@ -327,36 +353,37 @@ def session_id_or_new(_: click.Context, __: click.Parameter, value: str | None) 
     epilog="Example: turnlog parse --source claude-cli run.jsonl | turnlog import",
 )
 @click.argument("file", type=click.File("rb"), default="-")
-@click.option("--source", type=click.Choice(list(SOURCE_PARSERS)), required=True, help="What the input is.")
-@click.option("--app", "app_name", metavar="MODULE:APP", help="Only the tags of this application are events.")
+@click.option("--source", type=click.Choice(list(SOURCE_PARSERS)), required=True, help="The kind of input.")
 @click.option(
-    "--session", metavar="ID", callback=session_id_or_new, help="The session; a new one if not given."
+    "--app", "app_name", metavar="MODULE:APP", help="Accept only tags of events of this application."
+)
+@click.option(
+    "--session", metavar="ID", callback=session_id_or_new, help="The session id; default: a new one."
 )
 def parse_command(file: BinaryIO, source: str, app_name: str | None, session: str) -> None:
-    """Write what a model sent, in FILE or stdin, as the events of a session.
+    """Parse the output of a model, in FILE or on stdin, and write the events of a session.
 
-    The output is what `turnlog import` takes. Without --app every well-formed tag is an event `app.NAME`.
+    Pipe the output to `turnlog import`. Without --app every well-formed tag is an event `app.NAME`.
     """
     if file.isatty():
         raise click.UsageError("expected a FILE, or input on stdin")
     app = load_app(app_name) if app_name else None
-    tags: TextParserFactory = tag_parser_factory(app.vocabulary) if app else AgentStreamParser
+    make_tag_parser: TextParserFactory = AgentStreamParser
+    make_process_tag_parser: TextParserFactory = TagAndMarkerParser
+    if app:
+        make_tag_parser = tag_parser_factory(app.vocabulary)
+        make_process_tag_parser = tag_and_marker_parser_factory(app.vocabulary)
+    executor_of = app.agent.executor_of if app and not app.claude_code else always_backend
+
     writer = JsonlWriter(sys.stdout.buffer, session, app)
-    telling = TurnBuilder(
-        writer, tag_and_marker_parser_factory(app.vocabulary) if app else TagAndMarkerParser
-    )
-    reply = partial(
-        ReplyBuilder,
-        writer.new_id,
-        tags,
-        app.agent.executor_of if app and not app.claude_code else always_backend,
-    )
-    SOURCE_PARSERS[source](iter(partial(read_available, file), b""), telling, reply)
-    if telling.problems:
-        raise click.ClickException(escape_controls(telling.problems[-1]))
+    builder = TurnBuilder(writer, make_process_tag_parser)
+    make_reply = partial(ReplyBuilder, writer.new_id, make_tag_parser, executor_of)
+    SOURCE_PARSERS[source](iter(partial(read_available, file), b""), builder, make_reply)
+    if builder.problems:
+        raise click.ClickException(escape_controls(builder.problems[-1]))
 
 
 def read_available(file: BinaryIO) -> bytes:
-    """What is there, without waiting for more; nothing at the end."""
+    """Return the bytes that are available, without waiting for a full buffer; b"" at the end."""
     read: Callable[[int], bytes] = getattr(file, "read1", file.read)
     return read(READ_BYTES)

@@ -1,4 +1,4 @@
-"""`turnlog search` and `turnlog stats`: what is said in a log, and how much of what there is."""
+"""`turnlog search` finds events by text, `turnlog stats` counts events, tokens and costs."""
 
 import sys
 from collections import Counter
@@ -19,17 +19,17 @@ from turnlog.events import CATALOG, AgentUsage, decode_envelope
 from turnlog.log import Damage, Log, Row, SessionRecord, envelope_json
 from turnlog.log.filter import EventFilter
 
-MAX_LISTED_TYPES = 12  # of the types of events, in the list for people
+MAX_LISTED_TYPES = 12  # event types in the text output; the others are summed up
 
 
 @click.command(
-    short_help="Print the events that have a text in them.",
+    short_help="Print the events that contain a text.",
     epilog="Example: turnlog search 'credit check' --type assistant",
 )
 @click.argument("text")
 @click.argument("names", metavar="[SESSION]...", nargs=-1)
 @log_option
-@click.option("--type", "types", multiple=True, help="Only this type; `tool` means all of tool.*.")
+@click.option("--type", "types", multiple=True, help="Search only this type; `tool` means all of tool.*.")
 @click.option("--json", "as_json", is_flag=True, help="Print the events as they are stored.")
 @click.pass_context
 def search(
@@ -40,59 +40,60 @@ def search(
     types: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Print the events that have TEXT in them, whatever its case: of the sessions that are named, or of all.
+    """Print the events that contain TEXT, in any case, of all sessions or of each SESSION.
 
-    Looks at what `turnlog tail` prints of an event, whole; live pieces are left out, since the whole text
-    follows them. Exits with 1 if there is none.
+    It searches the text that `turnlog tail` prints, uncut. Live events are left out: the event with their
+    whole text follows. The exit code is 1 if no event matches.
     """
-    found = run_command(print_matches(log_url, names, text.casefold(), EventFilter(types), as_json=as_json))
-    if not found:
-        click.echo("No event has this text.", err=True)
+    count = run_command(print_matches(log_url, names, text.casefold(), EventFilter(types), as_json=as_json))
+    if not count:
+        click.echo("No event contains this text.", err=True)
         context.exit(1)
 
 
 async def print_matches(
     log_url: str, names: Sequence[str], text: str, event_filter: EventFilter, *, as_json: bool
 ) -> int:
-    """Print what has a text, as it is found; how many events that were."""
-    found = 0
-    screen, output = make_console(), sys.stdout.buffer
+    """Print the events that contain a casefolded text; return how many."""
+    count = 0
+    console = make_console()
+    output = sys.stdout.buffer
     async with open_cli_log(log_url) as log:
-        for head in await find_records(log, names):
-            before = found
-            async for row in read_undamaged_rows(log, head):
+        for record in await find_records(log, names):
+            has_heading = False
+            async for row in read_undamaged_rows(log, record):
                 if row.live or not event_filter.matches(row) or text not in describe_row(row).casefold():
                     continue
+                count += 1
                 if as_json:
                     write_json(output, envelope_json(row))
-                else:
-                    if found == before:
-                        screen.print(session_heading(head), soft_wrap=True)
-                    screen.print(format_row(row), soft_wrap=True)
-                found += 1
-    return found
+                    continue
+
+                if not has_heading:
+                    console.print(session_heading(record), soft_wrap=True)
+                    has_heading = True
+                console.print(format_row(row), soft_wrap=True)
+    return count
 
 
 def session_heading(record: SessionRecord) -> Text:
-    """The line above the events of a session."""
     return Text(record.session_id, "bold").append(escape_controls(f"  {record.app}  {record.title}"), "dim")
 
 
 def describe_row(row: Row) -> str:
-    """An event in words, whole."""
     return describe_payload(CATALOG.decode_payload(decode_envelope(envelope_json(row))))
 
 
 async def read_undamaged_rows(log: Log, record: SessionRecord) -> AsyncIterator[Row]:
-    """The rows of a session; a part that is damaged is named on stderr and passed over."""
+    """Yield the rows of a session. Damaged parts are reported on stderr and skipped."""
     after = record.first - 1
     while True:
         try:
             page = await log.read(record.session_id, after)
-        except SessionDamaged as fault:
-            lost = Damage(fault.session_id, fault.first, fault.last, fault.problem)
-            click.echo(format_damage(lost), err=True)
-            after = fault.last
+        except SessionDamaged as error:
+            damage = Damage(error.session_id, error.first, error.last, error.problem)
+            click.echo(format_damage(damage), err=True)
+            after = error.last
             continue
         if not page:
             return
@@ -102,7 +103,7 @@ async def read_undamaged_rows(log: Log, record: SessionRecord) -> AsyncIterator[
 
 
 class ModelUsage(msgspec.Struct):
-    """What the models of one name used."""
+    """The usage of one model."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -110,7 +111,7 @@ class ModelUsage(msgspec.Struct):
 
 
 class Statistics(msgspec.Struct):
-    """How much of what there is, as `turnlog stats --json` prints it."""
+    """Counts of a log, as `turnlog stats --json` prints them."""
 
     sessions: int = 0
     closed: int = 0
@@ -127,37 +128,42 @@ class Statistics(msgspec.Struct):
 @log_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def stats(names: tuple[str, ...], log_url: str, as_json: bool) -> None:
-    """Count sessions, events by type, blobs, tokens and costs: of the sessions that are named, or of all."""
+    """Count sessions, events by type, blobs, tokens and costs, of all sessions or of each SESSION."""
     counts = run_command(count_log(log_url, names))
     if as_json:
         write_json(sys.stdout.buffer, msgspec.json.encode(counts))
         return
-    screen = make_console()
+    console = make_console()
     for name, value in format_statistics(counts):
-        screen.print(Text(f"{name:<20}", "bold").append(escape_controls(value)), soft_wrap=True)
+        console.print(Text(f"{name:<20}", "bold").append(escape_controls(value)), soft_wrap=True)
 
 
 async def count_log(log_url: str, names: Sequence[str]) -> Statistics:
-    """Count what there is in a log."""
-    counts, types, models = Statistics(), Counter[str](), dict[str, ModelUsage]()
+    counts = Statistics()
+    types: Counter[str] = Counter()
+    models: dict[str, ModelUsage] = {}
     async with open_cli_log(log_url) as log:
-        heads = await find_records(log, names)
-        for head in heads:
-            counts.blobs += len(await log.blob_names(head.session_id))
-            async for row in read_undamaged_rows(log, head):
+        records = await find_records(log, names)
+        for record in records:
+            counts.blobs += len(await log.blob_names(record.session_id))
+            async for row in read_undamaged_rows(log, record):
                 types[row.type] += 1
                 counts.live += row.live
-                if row.type == "agent.usage":
+                if row.type == AgentUsage.TYPE:
                     add_usage(models, CATALOG.decode_payload(decode_envelope(envelope_json(row))))
-    counts.sessions, counts.closed = len(heads), sum(head.closed for head in heads)
-    counts.apps = dict(Counter(head.app for head in heads).most_common())
-    counts.events, counts.types, counts.models = types.total(), dict(types.most_common()), models
+
+    counts.sessions = len(records)
+    counts.closed = sum(record.closed for record in records)
+    counts.apps = dict(Counter(record.app for record in records).most_common())
+    counts.events = types.total()
+    counts.types = dict(types.most_common())
+    counts.models = models
     return counts
 
 
 def add_usage(models: dict[str, ModelUsage], payload: Any) -> None:
-    """Add one completion to what its model used."""
-    if not isinstance(payload, AgentUsage):  # of a vocabulary that this package does not read
+    """Add one completion to the usage of its model."""
+    if not isinstance(payload, AgentUsage):  # written by another version, and not decoded
         return
     used = models.setdefault(payload.model, ModelUsage())
     used.input_tokens += payload.usage.input_tokens
@@ -168,11 +174,11 @@ def add_usage(models: dict[str, ModelUsage], payload: Any) -> None:
 
 
 def format_statistics(counts: Statistics) -> list[tuple[str, str]]:
-    """The counts for people: a name and a value each."""
+    """Return the counts as pairs of name and text."""
     lines = [
         ("sessions", f"{counts.sessions}, {counts.closed} closed"),
-        *[(f"  {app or 'of no application'}", str(number)) for app, number in counts.apps.items()],
-        ("events", f"{counts.events}, {counts.live} of them live pieces"),
+        *[(f"  {app or 'no application'}", str(number)) for app, number in counts.apps.items()],
+        ("events", f"{counts.events}, {counts.live} of them live"),
     ]
     types = list(counts.types.items())
     lines += [(f"  {name}", str(number)) for name, number in types[:MAX_LISTED_TYPES]]

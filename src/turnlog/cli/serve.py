@@ -1,4 +1,7 @@
-"""Commands that run an application: `serve`, `token`. They import the server when they run."""
+"""`turnlog serve` runs applications, `turnlog token` makes access tokens.
+
+The server is imported when a command runs: `turnlog --help` must start quickly.
+"""
 
 import errno
 import importlib
@@ -34,7 +37,7 @@ PORT_IN_USE_HINT = "; choose another port with --port, or a free one with --port
 
 
 class TokenFiles(NamedTuple):
-    """Files that say whose tokens are accepted."""
+    """Files that configure which tokens are accepted."""
 
     token_hashes: Path | None = None
     jwt_config: Path | None = None
@@ -48,30 +51,30 @@ class TokenFiles(NamedTuple):
 @click.option("--log", "log_url", **LOG_OPTION)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
-    "--port", type=PORT_RANGE, default=8765, show_default=True, help="The port; 0 takes a free one."
+    "--port", type=PORT_RANGE, default=8765, show_default=True, help="The port; 0 chooses a free one."
 )
-@click.option("--tokens", type=click.Path(path_type=Path), help="A file of tokens, see `turnlog token`.")
+@click.option("--tokens", type=click.Path(path_type=Path), help="A file with tokens, see `turnlog token`.")
 @click.option(
-    "--jwt", type=click.Path(path_type=Path), help="A file that says which JSON Web Tokens to accept."
+    "--jwt", type=click.Path(path_type=Path), help="A file that configures JSON Web Tokens, see above."
 )
 @click.option(
     "--allow-host",
     multiple=True,
     callback=lambda context, option, value: check_host_names(value),
-    help="A name this server answers for, if not loopback.",
+    help="A host name that clients use for this server. Can be repeated.",
 )
 @click.option(
     "--journal",
     type=click.Choice(["info", "warning", "error"]),
     default="warning",
     show_default=True,
-    help="From which level on the server writes to stderr: lines of JSON, or text if that is a terminal; "
-    "info has every request.",
+    help="The lowest level that is logged to stderr; info logs every request. The log is text on a terminal, "
+    "else lines of JSON.",
 )
 @click.option(
     "--debug",
     is_flag=True,
-    help="Show every member what a tool raised, instead of only that it failed; for this machine only.",
+    help="Show tool errors to all members, not only that a tool failed. Works on this machine only.",
 )
 def serve_command(  # noqa: PLR0913  the options of the command
     apps: tuple[str, ...],
@@ -84,26 +87,24 @@ def serve_command(  # noqa: PLR0913  the options of the command
     journal: str,
     debug: bool,
 ) -> None:
-    """Run `turnlog serve app:app` to serve the application `app` of the file app.py: MODULE:APP, or several.
+    """Serve one or more applications. `turnlog serve app:app` serves `app` from the file app.py.
 
-    The link that is printed signs you in, once; Enter, or `turnlog link` elsewhere, prints a new one.
-    Programs send the token that is in the environment variable TURNLOG_TOKEN.
+    The server prints a sign-in link that works once. Press Enter, or run `turnlog link`, for a new one.
+    Programs send the token in the environment variable TURNLOG_TOKEN.
 
-    The server listens on this machine only. Where others can reach it (--host), it has to know who may come
-    in: by --tokens, --jwt or TURNLOG_TOKEN.
+    By default the server listens on this machine only. To listen on a public address (--host), configure
+    access with --tokens, --jwt or TURNLOG_TOKEN.
 
-    The file of --jwt (TOML or JSON) has key_file or jwks_url, algorithms, audience and issuer. Optional are
-    name (what the names of its principals begin with), roles_claim and roles, a map from the provider's roles
-    to operator, executor or source.
+    The file of --jwt (TOML or JSON) needs key_file or jwks_url, algorithms, audience and issuer. Optional
+    fields are name (a prefix for the names of its principals), roles_claim, and roles (a map from the roles
+    of the provider to operator, executor or source).
     """
     if host not in LOOPBACK and not (tokens or jwt or os.environ.get(TOKEN_VARIABLE)):
-        problem = (
-            f"others can reach this address: say who may come in, with --tokens, --jwt or {TOKEN_VARIABLE}"
-        )
-        raise click.BadParameter(problem, param_hint="--host")
+        advice = f"configure access with --tokens, --jwt or {TOKEN_VARIABLE}"
+        raise click.BadParameter(f"other machines can reach this address; {advice}", param_hint="--host")
     if debug and (host not in LOOPBACK or allow_host):
         problem = (
-            "what tools raise may hold secrets: it is shown on a loopback address only, without --allow-host"
+            "tool errors may contain secrets; --debug works on a loopback address only, without --allow-host"
         )
         raise click.BadParameter(problem, param_hint="--debug")
     files = TokenFiles(tokens, jwt)
@@ -116,14 +117,17 @@ def serve_command(  # noqa: PLR0913  the options of the command
 @click.argument("name")
 @click.option("--role", "roles", multiple=True, help="A server role: operator, executor or source.")
 def token(name: str, roles: tuple[str, ...]) -> None:
-    """Make a token for NAME, a person or a program: the token itself, and what `serve --tokens` reads."""
+    """Make a token for NAME, a person or a program.
+
+    It prints the token, and a line with its hash for the file of `turnlog serve --tokens`.
+    """
     from turnlog.server.auth.credentials import hash_token
     from turnlog.server.auth.keys import TokenEntry, encode_tokens
 
-    made = secrets.token_urlsafe(32)
-    line = encode_tokens({name: TokenEntry(hash_token(made), roles)})
-    click.echo(f"The token of {name}. It is kept nowhere: copy it now.\n  {made}")
-    click.echo(f"For the file of `turnlog serve --tokens`, which knows the token by its hash:\n  {line}")
+    secret = secrets.token_urlsafe(32)
+    line = encode_tokens({name: TokenEntry(hash_token(secret), roles)})
+    click.echo(f"The token of {name}. Copy it now: it is not stored.\n  {secret}")
+    click.echo(f"Add this line, which has only its hash, to the file of `turnlog serve --tokens`:\n  {line}")
 
 
 COMMANDS = (serve_command, token)
@@ -140,7 +144,7 @@ def run_server(
     journal: str = "warning",
     debug: bool = False,
 ) -> None:
-    """Listen, open the log, print the address, serve until stopped."""
+    """Listen, open the log, print the address and a sign-in link, and serve until stopped."""
     from turnlog.agents.runtime.executor import explain_tool_error, mask_tool_error
     from turnlog.cli.terminal_log import make_terminal_formatter
     from turnlog.server import create_app
@@ -159,37 +163,40 @@ def run_server(
     from turnlog.server.uvicorn_server import serve as run
 
     configure_logging(journal, make_terminal_formatter())
-    loaded = [load_app(app) for app in apps]
-    known, verify = load_tokens(tokens.token_hashes), make_token_verifier(tokens.jwt_config)
-    with open_listener(host, port) as (listener, address), ExitStack() as ending:
+    loaded_apps = [load_app(app) for app in apps]
+    token_principals = load_tokens(tokens.token_hashes)
+    verify_token = make_token_verifier(tokens.jwt_config)
+    with open_listener(host, port) as (listener, address), ExitStack() as exit_stack:
         revoked = RevokedCookies(log_sibling_path(log_url, ".revoked"), time.time())
-        auth = BuiltinAuth(load_or_create_key(log_url), known, verify, revoked_cookies=revoked)
-        names = (*host_check.LOOPBACK, *host_header_names(host), *hosts)
+        key = load_or_create_key(log_url)
+        auth = BuiltinAuth(key, token_principals, verify_token, revoked_cookies=revoked)
+        host_names = (*host_check.LOOPBACK, *host_header_names(host), *hosts)
         describe = explain_tool_error if debug else mask_tool_error
-        application = create_app(loaded, log_url, auth=auth, hosts=names, describe=describe)
+        application = create_app(loaded_apps, log_url, auth=auth, hosts=host_names, describe=describe)
 
-        def begun() -> None:
+        def on_started() -> None:
             write_server_file(log_url, RunningServer(address, auth.start_id if host in LOOPBACK else ""))
-            ending.callback(delete_server_file, log_url)
+            exit_stack.callback(delete_server_file, log_url)
             print_address(address)
             if host in LOOPBACK:
                 print_sign_in_links(address, auth)
             elif not hosts and not host_header_names(host):
                 click.echo(
-                    "It answers for localhost only. Say under which names others reach it: --allow-host"
+                    "The server accepts requests for localhost only. "
+                    "Add the names that clients use with --allow-host"
                 )
             sys.stdout.flush()
 
-        file = tokens.token_hashes
-        watched = (
-            TokenFile(file, lambda: load_tokens(file) or {}, application.state.set_tokens) if file else None
-        )
-        run(application, listener, begun, watched)
+        path = tokens.token_hashes
+        token_file = None
+        if path:
+            token_file = TokenFile(path, lambda: load_tokens(path) or {}, application.state.set_tokens)
+        run(application, listener, on_started, token_file)
 
 
 @contextmanager
 def open_listener(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
-    """A socket that listens, and the address it is at."""
+    """Yield a listening socket and its URL; raise `ClickException` if it cannot listen."""
     from turnlog.server.uvicorn_server import listen
 
     try:
@@ -202,7 +209,7 @@ def open_listener(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
 
 
 def build_sign_in_link(address: str, auth: "BuiltinAuth", session_id: str = "") -> str:
-    """A link that signs in who started the server, once, and leads to a session."""
+    """Return a link that signs in the local user once, and opens a session if there is one."""
     return f"{address}sign-in?code={auth.make_sign_in_code(time.time(), session_id)}"
 
 
@@ -211,64 +218,63 @@ def print_address(address: str) -> None:
 
 
 def print_sign_in_link(link: str) -> None:
-    click.echo(f"Open this link to sign in, it works once: {link}")
+    click.echo(f"Open this link to sign in. It works once: {link}")
 
 
 def print_sign_in_links(address: str, auth: "BuiltinAuth", session_id: str = "") -> str:
-    """Print a link to sign in, and a new one whenever a person presses Enter; return the first."""
+    """Print a sign-in link, and a new one whenever the user presses Enter; return the first."""
 
-    def say_new_link() -> None:
+    def print_new_link() -> None:
         print_sign_in_link(build_sign_in_link(address, auth, session_id))
         sys.stdout.flush()
 
     link = build_sign_in_link(address, auth, session_id)
     print_sign_in_link(link)
-    if call_on_enter(say_new_link):
+    if call_on_enter(print_new_link):
         click.echo("Press Enter for a new link.")
     return link
 
 
 def has_screen() -> bool:
-    """Whether a browser would have a window of its own; in a terminal it would hide the server."""
+    """Return False if a browser would run in the terminal, where it would hide the server."""
     return sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in SCREEN_VARIABLES)
 
 
 def host_header_names(host: str) -> tuple[str, ...]:
-    """What requests to an address name it; nothing for one that stands for all of a machine's addresses."""
+    """Return the `Host` of requests to an address; none for an address that means all interfaces."""
     return () if host in ("0.0.0.0", "::") else (url_host(host),)
 
 
 def check_host_names(hosts: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse what no request can name as its host."""
+    """Return lower-case host names; raise `BadParameter` for text that cannot be a `Host`."""
     for host in hosts:
         if not re.fullmatch(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]", host):
             raise click.BadParameter(f"expected a name such as log.example.org, without a port, got {host!r}")
-    return tuple(host.lower() for host in hosts)  # as browsers say it
+    return tuple(host.lower() for host in hosts)  # as browsers send them
 
 
 def url_host(host: str) -> str:
-    """An address as it stands in a URL."""
     return f"[{host}]" if ":" in host else host
 
 
 def load_tokens(file: Path | None) -> "dict[str, Principal] | None":
-    """Whose tokens are accepted: those of a file and the one of the environment; None without both."""
+    """Return principals by token hash, from a file and the environment; None if neither is configured."""
     from turnlog.app import LOCAL
     from turnlog.server.auth.credentials import hash_token
     from turnlog.server.auth.keys import MIN_TOKEN_CHARS, read_token_entries
 
-    known = read_token_entries(file) if file else {}
-    if given := os.environ.get(TOKEN_VARIABLE):
-        if len(given) < MIN_TOKEN_CHARS:
+    principals = read_token_entries(file) if file else {}
+    token = os.environ.get(TOKEN_VARIABLE)
+    if token:
+        if len(token) < MIN_TOKEN_CHARS:
             raise click.ClickException(
                 f"expected a {TOKEN_VARIABLE} of at least {MIN_TOKEN_CHARS} characters"
             )
-        known[hash_token(given)] = LOCAL
-    return known if file or given else None
+        principals[hash_token(token)] = LOCAL
+    return principals if file or token else None
 
 
 def make_token_verifier(file: Path | None) -> "TokenVerifier":
-    """How other tokens are checked."""
     from turnlog.server.auth.credentials import reject_token
     from turnlog.server.auth.jwt import load_jwt_tokens
 
@@ -276,7 +282,7 @@ def make_token_verifier(file: Path | None) -> "TokenVerifier":
 
 
 def load_app(name: str) -> "turnlog.App":
-    """The application that `module:name` means."""
+    """Import the application `module:attribute`; raise `BadParameter` if there is none."""
     module_name, colon, attribute = name.partition(":")
     if not (colon and module_name and attribute) or module_name.startswith("."):
         raise click.BadParameter(f"expected MODULE:APP, got {name!r}", param_hint="MODULE:APP")
@@ -290,21 +296,27 @@ def load_app(name: str) -> "turnlog.App":
             escape_controls(import_error_message(error, module_name)), param_hint="MODULE:APP"
         ) from None
     if not hasattr(module, attribute):
-        file = getattr(module, "__file__", None) or "which is no file"
+        file = getattr(module, "__file__", None) or "no file"
         problem = f"module {module_name!r} ({file}) has no attribute {attribute!r}"
         raise click.BadParameter(escape_controls(problem), param_hint="MODULE:APP")
-    found = getattr(module, attribute)
-    if not isinstance(found, turnlog.App):
+    app = getattr(module, attribute)
+    if not isinstance(app, turnlog.App):
         raise click.BadParameter(f"{name} is not a turnlog.App", param_hint="MODULE:APP")
-    return found
+    return app
 
 
 def import_error_message(error: Exception, module_name: str) -> str:
-    """Why a module cannot be had, and where its own code failed, if that did."""
+    """Explain why a module cannot be imported, with the line of its own code that failed."""
     package = str(Path(turnlog.__file__).parent)
-    places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    own = [place for place in places if not place[0].startswith(package) and "importlib" not in place[0]]
-    where = "".join(f" ({file}, line {line})" for file, line in own[-1:])
-    if isinstance(error, ImportError) and not where:
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(package) and "importlib" not in frame.filename
+    ]
+    if isinstance(error, ImportError) and not frames:
         return str(error)
-    return f"cannot import {module_name}: {type(error).__name__}, {error}{where}"
+
+    message = f"cannot import {module_name}: {type(error).__name__}, {error}"
+    if frames:
+        message += f" ({frames[-1].filename}, line {frames[-1].lineno})"
+    return message

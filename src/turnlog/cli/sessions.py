@@ -1,4 +1,4 @@
-"""`turnlog sessions` and `turnlog close`: the sessions of a log, what each is about, and the end of one."""
+"""`turnlog sessions` lists the sessions of a log, `turnlog close` closes some."""
 
 import sys
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from turnlog.events.envelope import format_timestamp
 from turnlog.log import Damage, Log, SessionRecord
 from turnlog.state.tree import Tree
 
-STATE_STYLES = {"idle": "", "running": "green", "waiting": "yellow", "closed": "dim"}  # and their colours
+STATE_STYLES = {"idle": "", "running": "green", "waiting": "yellow", "closed": "dim"}
 COLUMNS = ("session", "app", "events", "created", "state", "title", "damage")
-MAX_LISTED_RANGES = 3  # parts of a session that are named one by one
+MAX_LISTED_RANGES = 3  # with more, only their number is printed
 MAX_TITLE_CHARS = 60
 
 
 class LostRange(msgspec.Struct):
-    """A part of a session that is lost, as `turnlog sessions --json` prints it."""
+    """A lost part of a session, as `turnlog sessions --json` prints it."""
 
     first: int
     last: int
@@ -44,9 +44,11 @@ class SessionListItem(msgspec.Struct):
     damage: list[LostRange]
 
     def matches(self, text: str, state: str | None) -> bool:
-        """Whether its id, application or title has a text, and its state is the one that is wanted."""
-        words = (self.session_id, self.app, self.title)
-        return state in (None, self.state) and any(text.casefold() in word.casefold() for word in words)
+        """Return True if id, application or title contains the text, and the state is the same."""
+        if state not in (None, self.state):
+            return False
+        fields = (self.session_id, self.app, self.title)
+        return any(text.casefold() in value.casefold() for value in fields)
 
 
 @click.command(
@@ -54,49 +56,56 @@ class SessionListItem(msgspec.Struct):
 )
 @click.argument("text", required=False, default="")
 @log_option
-@click.option("--state", type=click.Choice(list(STATE_STYLES)), help="Only sessions in this state.")
+@click.option("--state", type=click.Choice(list(STATE_STYLES)), help="List only sessions in this state.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per session.")
 def sessions(text: str, log_url: str, state: str | None, as_json: bool) -> None:
-    """List the sessions of a log, the oldest first; with TEXT those whose id, application or title has it.
+    """List the sessions of a log, the oldest first.
 
-    A session is running while an agent works in it, waiting while every agent waits for a person, idle
-    otherwise, or closed. Times are UTC.
+    With TEXT, list those whose id, application or title contains it. A session is running while an agent
+    works, waiting while every agent waits for a person, closed, or else idle. Times are UTC.
     """
-    every, broken = run_command(list_sessions(log_url))
-    for name in broken:
-        click.echo(f"warning: {damaged_record_message(name)}", err=True)
-    listed = [item for item in every if item.matches(text, state)]
+    items, damaged = run_command(list_sessions(log_url))
+    for session_id in damaged:
+        click.echo(f"warning: {damaged_record_message(session_id)}", err=True)
+
+    matching = [item for item in items if item.matches(text, state)]
     if as_json:
         output = sys.stdout.buffer
-        for item in listed:
+        for item in matching:
             write_json(output, msgspec.json.encode(item))
-    elif listed:
-        screen = make_console()
-        for line in format_session_table(listed):
-            screen.print(line, soft_wrap=True)  # as wide as it needs to be: an id that is cut is no id
-    elif every:
-        click.echo(f"None of {len(every)} sessions is what you asked for.", err=True)
-    elif not broken:
-        click.echo("There is no session in this log yet.", err=True)
+    elif matching:
+        console = make_console()
+        for line in format_session_table(matching):
+            console.print(line, soft_wrap=True)  # never cut: a part of an id is of no use
+    elif items:
+        click.echo(f"None of {len(items)} sessions matches.", err=True)
+    elif not damaged:
+        click.echo("This log has no sessions yet.", err=True)
 
 
 async def list_sessions(log_url: str) -> tuple[list[SessionListItem], list[str]]:
-    """The sessions with what is known to be lost of them, and those whose record cannot be read."""
+    """Return the sessions, and the ids of those whose record is damaged."""
     async with open_cli_log(log_url) as log:
-        heads, damages, broken = await log.sessions(), await log.damages(), await log.damaged_sessions()
-        unfinished = {name: await session_state(log, name) for name in await log.sessions_with_open_agents()}
-    lost: dict[str, list[Damage]] = {}
+        records = await log.sessions()
+        damages = await log.damages()
+        damaged = await log.damaged_sessions()
+        open_ids = await log.sessions_with_open_agents()
+        states = {session_id: await session_state(log, session_id) for session_id in open_ids}
+
+    damages_by_session: dict[str, list[Damage]] = {}
     for damage in damages:
-        lost.setdefault(damage.session_id, []).append(damage)
-    listed = [
-        make_list_item(head, unfinished.get(head.session_id, "idle"), lost.get(head.session_id, []))
-        for head in heads
+        damages_by_session.setdefault(damage.session_id, []).append(damage)
+    items = [
+        make_list_item(
+            record, states.get(record.session_id, "idle"), damages_by_session.get(record.session_id, [])
+        )
+        for record in records
     ]
-    return listed, broken
+    return items, damaged
 
 
 async def session_state(log: Log, session_id: str) -> str:
-    """Whether the open agents of a session run or wait; where damage hides that, they count as running."""
+    """Return the state of a session with open agents; "running" if damage hides it."""
     try:
         tree = await read_session_tree(log, session_id)
     except SessionDamaged:
@@ -105,7 +114,6 @@ async def session_state(log: Log, session_id: str) -> str:
 
 
 async def read_session_tree(log: Log, session_id: str) -> Tree:
-    """Return what is open in a session."""
     tree = Tree()
     while page := await log.read(session_id, tree.last_seq, replay_from=-1):
         for envelope in page.envelopes():
@@ -114,7 +122,6 @@ async def read_session_tree(log: Log, session_id: str) -> Tree:
 
 
 def make_list_item(record: SessionRecord, state: str, damage: list[Damage]) -> SessionListItem:
-    """A session in its list."""
     return SessionListItem(
         session_id=record.session_id,
         app=record.app,
@@ -129,7 +136,7 @@ def make_list_item(record: SessionRecord, state: str, damage: list[Damage]) -> S
 
 
 def format_session_table(items: list[SessionListItem]) -> Iterator[Text]:
-    """The list for people, line by line; a column about damage only if there is some."""
+    """Yield the lines of a table; it has a column for damage only if there is some."""
     names = COLUMNS if any(item.damage for item in items) else COLUMNS[:-1]
     rows = [
         [Text(name, "bold") for name in names],
@@ -143,53 +150,56 @@ def format_session_table(items: list[SessionListItem]) -> Iterator[Text]:
 
 
 def session_cells(item: SessionListItem) -> Iterator[Text]:
-    """The row of a session."""
     yield Text(item.session_id)
     yield Text(escape_controls(item.app))
     yield Text(str(item.events))
     yield Text(item.created[:16].replace("T", " "), "dim")
     yield Text(item.state, STATE_STYLES[item.state])
-    yield Text(
-        escape_controls(item.title[:MAX_TITLE_CHARS] + ("…" if len(item.title) > MAX_TITLE_CHARS else ""))
-    )
+    title = item.title
+    if len(title) > MAX_TITLE_CHARS:
+        title = title[:MAX_TITLE_CHARS] + "…"
+    yield Text(escape_controls(title))
     yield Text(describe_lost_ranges(item.damage), "red")
 
 
 def describe_lost_ranges(damage: list[LostRange]) -> str:
-    """What is lost, in a few words."""
     if len(damage) > MAX_LISTED_RANGES:
         return f"{len(damage)} parts lost"
     return ", ".join(describe_lost_range(lost) for lost in damage)
 
 
 def describe_lost_range(lost: LostRange) -> str:
-    """One part; the session's own record has no seq."""
-    return f"seq {seq_range(lost.first, lost.last)} lost" if lost.first >= 0 else "its record was damaged"
+    if lost.first < 0:
+        return "its record was damaged"
+    return f"seq {seq_range(lost.first, lost.last)} lost"
 
 
-@click.command(epilog="Example: turnlog close sess_96cf1")
+@click.command(short_help="Close sessions.", epilog="Example: turnlog close sess_96cf1")
 @click.argument("names", metavar="SESSION...", nargs=-1, required=True)
 @log_option
 def close(names: tuple[str, ...], log_url: str) -> None:
-    """Close sessions: they take no more events, and stay readable. The server must not be running.
+    """Close sessions. They accept no more events and stay readable.
 
-    A session in which an agent works or waits is refused: stop the agent in the console first.
+    Stop the server first. A session with an active agent is refused: stop the agent in the console first.
     """
     for session_id in run_command(close_sessions(log_url, names)):
         click.echo(f"{session_id} is closed")
 
 
 async def close_sessions(log_url: str, names: tuple[str, ...]) -> list[str]:
-    """Close sessions, all or none; their ids."""
-    async with open_cli_log(log_url) as log:  # a log that is not there must not be made
-        heads, unfinished = await find_records(log, names), set(await log.sessions_with_open_agents())
-    for head in heads:
-        if head.session_id in unfinished:
-            raise CallerError(f"an agent of {head.session_id} is not done: stop it in the console first")
+    """Close sessions, all or none; return their ids."""
+    async with open_cli_log(log_url) as log:  # for reading first: a missing log must not be created
+        records = await find_records(log, names)
+        open_ids = set(await log.sessions_with_open_agents())
+    session_ids = [record.session_id for record in records]
+    for session_id in session_ids:
+        if session_id in open_ids:
+            raise CallerError(f"an agent of {session_id} is still active; stop it in the console first")
+
     async with open_cli_log(log_url, writable=True) as log:
-        for head in heads:
-            await log.close_session(head.session_id)
-    return [head.session_id for head in heads]
+        for session_id in session_ids:
+            await log.close_session(session_id)
+    return session_ids
 
 
 COMMANDS = (sessions, close)

@@ -1,4 +1,4 @@
-"""`turnlog state` and `turnlog rebuild`: what events make, and making again what is kept beside them."""
+"""`turnlog state` prints the state of a session, `turnlog rebuild` derives documents again."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from turnlog.team.roster import build_roster_report
 
 
 class NoApp(NamedTuple):
-    """The package alone: no reducers, no events of an application."""
+    """Stands for an application without reducers and events."""
 
     name: str = ""
     catalog: Catalog = CATALOG
@@ -31,80 +31,84 @@ class NoApp(NamedTuple):
 
 @click.command(
     "state",
-    short_help="Print what the events of a session make.",
+    short_help="Print the state of a session.",
     epilog="Example: turnlog state sess_96cf1 --app app:app --at 41",
 )
 @click.argument("session")
 @log_option
-@click.option("--at", type=click.IntRange(-1, MAX_SEQ), help="As of this seq; now without it.")
-@click.option("--app", metavar="MODULE:APP", help="The application, for the state it makes of its events.")
+@click.option(
+    "--at", type=click.IntRange(-1, MAX_SEQ), help="The state after this seq; default: the last one."
+)
+@click.option("--app", metavar="MODULE:APP", help="The application whose reducers compute the state.")
 def state_command(session: str, log_url: str, at: int | None, app: str | None) -> None:
-    """Print what the events of SESSION make, as JSON: state, transcript, meters, what is open, the roster."""
-    reduced = load_app(app) if app else NoApp()
-    told = run_command(dump_session(log_url, session, at, reduced))
-    for line in told.split(b"\n"):  # the breaks between lines are the command's own
+    """Print the state of SESSION as JSON: state, transcript, meters, open calls and roster."""
+    loaded_app = load_app(app) if app else NoApp()
+    report = run_command(dump_session(log_url, session, at, loaded_app))
+    for line in report.split(b"\n"):  # line by line: escaping would change the line breaks, too
         write_json(sys.stdout.buffer, line)
 
 
 async def dump_session(log_url: str, session: str, at: int | None, app: Any) -> bytes:
-    """Everything that is shown of a session."""
+    """Return the state of a session as indented JSON."""
     async with open_cli_log(log_url) as log:
         session = await find_session_id(log, session)
-        made_for = (await log.info(session)).app
-        if app.name not in ("", made_for):
-            whose = f"of {made_for}, not of {app.name}" if made_for else "of no application"
-            raise CallerError(f"{session} is a session {whose}")
-        panels = await load_read_models(log, app, session, at)
-        told = {
-            "seq": panels.seq,
-            "state": panels.state,
-            "transcript": list(panels.transcript.entries.values()),
-            "meters": panels.meters.report(),
-            "open": build_pending_report(panels.tree),
-            "roster": build_roster_report(panels.roster.teams),
+        session_app = (await log.info(session)).app
+        if app.name not in ("", session_app):
+            owner = f"of {session_app}, not of {app.name}" if session_app else "of no application"
+            raise CallerError(f"{session} is a session {owner}")
+
+        models = await load_read_models(log, app, session, at)
+        report = {
+            "seq": models.seq,
+            "state": models.state,
+            "transcript": list(models.transcript.entries.values()),
+            "meters": models.meters.report(),
+            "open": build_pending_report(models.tree),
+            "roster": build_roster_report(models.roster.teams),
         }
         try:
-            return msgspec.json.format(msgspec.json.encode(told), indent=2)
+            return msgspec.json.format(msgspec.json.encode(report), indent=2)
         except TypeError as error:
             raise CallerError(f"the state of {app.name} is not JSON: {error}") from None
 
 
 async def load_read_models(log: Log, app: Any, session: str, at: int | None) -> ReadModels:
-    """What is shown as of a seq; one that the session does not have is no path in a request here."""
+    """Return the read models as of a seq; raise `CallerError` for a seq that the session does not have."""
     try:
         return await ReadModelStore(log).load_read_models(app, session, at)
-    except BadInput as wrong:
-        raise CallerError(wrong.problem) from None
+    except BadInput as error:
+        raise CallerError(error.problem) from None  # without the path: there is no request body here
 
 
 @click.command(
-    short_help="Make documents and snapshots again.",
+    short_help="Derive documents and snapshots again.",
     epilog="Example: turnlog rebuild --log sqlite:///shop.db",
 )
 @log_option
 def rebuild(log_url: str) -> None:
-    """Throw away every document and snapshot, and make the documents again from the events."""
+    """Delete all documents, snapshots and lists of sessions, and derive them again from the events."""
     click.echo(run_command(rebuild_all(log_url)))
 
 
 async def rebuild_all(log_url: str) -> str:
-    """Make again what is kept beside the events."""
+    """Derive documents again; return a summary."""
     async with open_cli_log(log_url):
-        pass  # a log that is not there must not be made
+        pass  # for reading first: a missing log must not be created
     async with open_cli_log(log_url, writable=True) as log:
         await log.delete_derived()
-        derived, heads = ReadModelStore(log), await log.sessions()
-        for head in heads:
-            await rebuild_documents(derived, head.session_id)
+        read_models = ReadModelStore(log)
+        records = await log.sessions()
+        for record in records:
+            await rebuild_documents(read_models, record.session_id)
         documents = await log.documents()
-        return f"{format_count(len(documents), 'document')} of {format_count(len(heads), 'session')}"
+        return f"{format_count(len(documents), 'document')} of {format_count(len(records), 'session')}"
 
 
-async def rebuild_documents(derived: ReadModelStore, session_id: str) -> None:
-    """Make the documents of a session from what is left of it: a loss that is met is recorded."""
+async def rebuild_documents(read_models: ReadModelStore, session_id: str) -> None:
+    """Derive the documents of a session from its undamaged events. Damage is printed and recorded."""
     while True:
         try:
-            return await derived.write_documents(session_id)
+            return await read_models.write_documents(session_id)
         except SessionDamaged as damage:
             click.echo(escape_controls(str(damage)), err=True)
 

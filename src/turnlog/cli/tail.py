@@ -1,7 +1,7 @@
-"""`turnlog tail`: the events of a session, one line each, as far as there are or as they come.
+"""`turnlog tail`: print the events of a session, one line each, and follow new ones.
 
-Reads beside the process that writes. A part that is damaged is named on stderr and passed over; what is
-behind it is shown. Lines for people are cut to the width of the terminal, so that an event is one line.
+It reads beside the process that writes. Damaged parts are reported on stderr and skipped. Text lines are cut
+to the width of the terminal, so that each event is one line.
 """
 
 import sys
@@ -28,8 +28,8 @@ from turnlog.events import (
 from turnlog.log import Damage, Log, Page, Row, SessionRecord, envelope_json
 from turnlog.log.filter import EventFilter
 
-MAX_TEXT_CHARS = 500  # of what happened; the whole of it is in --json
-MAX_INDENT_STEPS = 16  # steps of indentation: a depth from a foreign log must not fill the line
+MAX_TEXT_CHARS = 500  # --json prints the whole event
+MAX_INDENT_STEPS = 16  # an imported log may have any depth: it must not fill the line
 
 FAMILY_STYLES = {
     "ui": "green",
@@ -51,28 +51,34 @@ async def print_tail(
     after: int,
     source: PageSource,
     event_filter: EventFilter,
-    show: PrintRows,
+    print_rows: PrintRows,
 ) -> bool:
-    """Show the events of a session; False if some of it was found to be damaged."""
-    whole = True
+    """Print the events of a session (None: the newest); return False if some are damaged."""
+    is_undamaged = True
     async with open_cli_log(log_url) as log:
-        session_id = await (find_session_id(log, session_id) if session_id else latest_session(log))
-        shown = RowPrinter(event_filter, show)
+        if session_id:
+            session_id = await find_session_id(log, session_id)
+        else:
+            session_id = await latest_session(log)
+
+        printer = RowPrinter(event_filter, print_rows)
         for damage in await log.damages():
             if damage.session_id == session_id and damage.last > after:
                 warn_damage(damage)
-        while fault := await print_pages(source(log, session_id, after), shown):
-            if fault.first < 0:  # the session's own record: there is nothing behind it
-                raise fault
-            warn_damage(Damage(fault.session_id, fault.first, fault.last, fault.problem))
-            whole, after = False, fault.last
-        if not shown.count:
-            explain_empty_output(await log.info(session_id), after, shown.skipped_types)
-    return whole
+        while error := await print_pages(source(log, session_id, after), printer):
+            if error.first < 0:  # the session's record: no event can be read
+                raise error
+            warn_damage(Damage(error.session_id, error.first, error.last, error.problem))
+            is_undamaged = False
+            after = error.last
+
+        if not printer.count:
+            explain_empty_output(await log.info(session_id), after, printer.skipped_types)
+    return is_undamaged
 
 
 class RowPrinter:
-    """Shows the events that are wanted, and counts them; `passed` has the types of those that are not."""
+    """Prints and counts matching events. `skipped_types` are the types before the first match, in order."""
 
     def __init__(self, event_filter: EventFilter, print_rows: PrintRows) -> None:
         self._event_filter = event_filter
@@ -81,7 +87,6 @@ class RowPrinter:
         self.skipped_types: dict[str, None] = {}
 
     def print_page(self, page: Page) -> None:
-        """Show what is wanted of a page."""
         rows = [row for row in page if self._event_filter.matches(row)]
         if rows:
             self.count += len(rows)
@@ -91,18 +96,19 @@ class RowPrinter:
 
 
 def explain_empty_output(record: SessionRecord, after: int, skipped_types: Iterable[str]) -> None:
-    """Say on stderr why nothing was printed."""
-    if types := ", ".join(skipped_types):
-        text = f"no event of {record.session_id} after seq {after} is what you asked for; there are {types}"
+    """Explain on stderr why no event was printed."""
+    types = ", ".join(skipped_types)
+    if types:
+        text = f"no event of {record.session_id} after seq {after} matches; it has events of type {types}"
     elif record.last < 0:
         text = f"{record.session_id} has no events yet"
     else:
-        text = f"{record.session_id} has nothing after seq {after}: its last event has seq {record.last}"
+        text = f"{record.session_id} has no event after seq {after}; its last event has seq {record.last}"
     click.echo(escape_controls(text), err=True)
 
 
 async def print_pages(pages: AsyncIterator[Page], printer: RowPrinter) -> SessionDamaged | None:
-    """Show what is wanted, as far as it goes: to the end, or to damage."""
+    """Print pages to the end or to the first damage, which is returned."""
     try:
         async for page in pages:
             printer.print_page(page)
@@ -112,57 +118,55 @@ async def print_pages(pages: AsyncIterator[Page], printer: RowPrinter) -> Sessio
 
 
 def warn_damage(damage: Damage) -> None:
-    """A loss, beside the events."""
     click.echo(format_damage(damage), err=True)
 
 
 async def read_pages(log: Log, session_id: str, after: int) -> AsyncIterator[Page]:
-    """What there is."""
+    """Yield the stored pages."""
     await log.info(session_id)
-    while rows := await log.read(session_id, after):
-        yield rows
-        after = rows[-1].seq
+    while page := await log.read(session_id, after):
+        yield page
+        after = page.last
 
 
 async def follow_pages(log: Log, session_id: str, after: int) -> AsyncIterator[Page]:
-    """What there is and what comes, until the session is closed; a new epoch is followed too."""
-    closed = False
-    while not closed:
+    """Yield stored and new pages until the session is closed, across changes of its epoch."""
+    is_closed = False
+    while not is_closed:
         epoch = (await log.info(session_id)).epoch
-        async for rows in log.follow(session_id, after):
-            yield rows
-            after = rows[-1].seq
-        head = await log.info(session_id)
-        closed = head.closed and head.epoch == epoch
+        async for page in log.follow(session_id, after):
+            yield page
+            after = page.last
+        record = await log.info(session_id)
+        is_closed = record.closed and record.epoch == epoch
 
 
 def make_json_printer() -> PrintRows:
-    """Show envelopes as they are stored."""
+    """Return a function that prints envelopes as they are stored."""
     output = sys.stdout.buffer
 
-    def show(rows: Sequence[Row]) -> None:
+    def print_rows(rows: Sequence[Row]) -> None:
         for row in rows:
             write_json(output, envelope_json(row))
         output.flush()
 
-    return show
+    return print_rows
 
 
 def make_text_printer() -> PrintRows:
-    """Show events for people."""
-    screen = make_console()
+    """Return a function that prints events as text."""
+    console = make_console()
     options: dict[str, Any] = {"soft_wrap": True}
     if sys.stdout.isatty():
         options = {"no_wrap": True, "overflow": "ellipsis"}
 
-    def show(rows: Sequence[Row]) -> None:
-        screen.print(Text("\n").join(format_row(row) for row in rows), **options)
+    def print_rows(rows: Sequence[Row]) -> None:
+        console.print(Text("\n").join(format_row(row) for row in rows), **options)
 
-    return show
+    return print_rows
 
 
 def format_row(row: Row) -> Text:
-    """One event as one line."""
     envelope = decode_envelope(envelope_json(row))
     payload = CATALOG.decode_payload(envelope)
     family = envelope.type.partition(".")[0]
@@ -170,18 +174,19 @@ def format_row(row: Row) -> Text:
     line.append(f"{escape_controls(envelope.type):<18} ", FAMILY_STYLES.get(family, ""))
     line.append(f"{agent_column(envelope):<12} ", "bold")
     text = describe_payload(payload)
-    cut = text[:MAX_TEXT_CHARS] + "…" if len(text) > MAX_TEXT_CHARS else text
-    return line.append(escape_controls(cut), row_style(row, payload))
+    if len(text) > MAX_TEXT_CHARS:
+        text = text[:MAX_TEXT_CHARS] + "…"
+    return line.append(escape_controls(text), row_style(row, payload))
 
 
 def agent_column(envelope: Envelope) -> str:
-    """Whose event it is, indented by its depth."""
+    """Return the agent of an event, indented by its depth."""
     name = envelope.agent_name or envelope.agent_id or ""
     return "  " * min(envelope.depth or 0, MAX_INDENT_STEPS) + escape_controls(name)
 
 
 def row_style(row: Row, payload: Payload | UnknownPayload) -> str:
-    """What failed is red, what only matters while it happens stays back."""
+    """Return red for failures, dim for live events."""
     failed = (
         isinstance(payload, SessionError)
         or (isinstance(payload, ToolResult) and not payload.ok)

@@ -1,4 +1,4 @@
-"""The server's journal for a person at a terminal: a line for each record, and readable tracebacks."""
+"""The server's log on a terminal: one line of text per record, with readable tracebacks."""
 
 import logging
 import sys
@@ -9,19 +9,20 @@ from turnlog.server.log_format import EXTRA_FIELDS, get_record_message, redact
 
 
 class TerminalFormatter(logging.Formatter):
-    """A record as text. Secrets are struck out, and nothing in it controls the terminal."""
+    """Formats a record as text, with secrets redacted and control characters escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
-        known = {name: value for name in EXTRA_FIELDS if (value := getattr(record, name, None)) is not None}
-        trace = known.pop("exception", "")
+        time_text = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        extras = {name: getattr(record, name, None) for name in EXTRA_FIELDS}
+        trace = extras.pop("exception", None) or ""
         if record.exc_info:
             trace = self.formatException(record.exc_info)
-        facts = "".join(f" {name}={redact(value)}" for name, value in known.items())
-        text = f"{moment} {record.levelname.lower()} {redact(get_record_message(record))}{facts}"
-        return "\n".join(map(escape_controls, [text, *redact(trace).split("\n")])).rstrip("\n")
+
+        fields = "".join(f" {name}={redact(value)}" for name, value in extras.items() if value is not None)
+        line = f"{time_text} {record.levelname.lower()} {redact(get_record_message(record))}{fields}"
+        return "\n".join(map(escape_controls, [line, *redact(trace).split("\n")])).rstrip("\n")
 
 
 def make_terminal_formatter() -> logging.Formatter | None:
-    """Return the formatter for stderr if it is a terminal; None where programs collect its lines."""
+    """Return the formatter for stderr if it is a terminal; else None: then the log is lines of JSON."""
     return TerminalFormatter() if sys.stderr.isatty() else None

@@ -1,6 +1,6 @@
 """`turnlog export` and `turnlog import`: sessions and their blobs as lines of JSON.
 
-The data goes to its file or to stdout alone; everything that is said about it goes to stderr.
+Data is written to a file or to stdout, messages to stderr.
 """
 
 import os
@@ -17,27 +17,30 @@ from turnlog.log import Log, SessionRecord
 from turnlog.log.blobs import encode_blob_lines
 from turnlog.log.transfer import export_session, import_lines
 
-MAX_LINE_BYTES = 64 << 20  # no event is that long; a file without line ends must not fill the memory
+MAX_LINE_BYTES = 64 << 20  # longer than any event; a file without line ends must not fill the memory
 
 
 async def export_sessions(log_url: str, names: Sequence[str], output: BinaryIO) -> None:
-    """Write sessions, all if none is named. Nothing is written unless all of them are there."""
+    """Write sessions, all if there are no names. Nothing is written if one of them does not exist."""
     async with open_cli_log(log_url) as log:
-        heads = await find_records(log, names)
-        for name in [] if names else await log.damaged_sessions():
-            click.echo(f"warning: not in the export: {damaged_record_message(name)}", err=True)
-        await warn_of_damage(log, heads)
-        with ProgressBar("exporting", sum(head.last - head.first + 1 for head in heads), output) as meter:
-            for head in heads:
-                async for line in export_session(log, head.session_id):
+        records = await find_records(log, names)
+        if not names:
+            for session_id in await log.damaged_sessions():
+                click.echo(f"warning: not in the export: {damaged_record_message(session_id)}", err=True)
+        await warn_of_damage(log, records)
+
+        event_count = sum(record.last - record.first + 1 for record in records)
+        with ProgressBar("exporting", event_count, output) as progress:
+            for record in records:
+                async for line in export_session(log, record.session_id):
                     write_json(output, line)
-                    meter.advance(1)
-                await export_blobs(log, head.session_id, output)
+                    progress.advance(1)
+                await export_blobs(log, record.session_id, output)
         output.flush()
 
 
 async def export_blobs(log: Log, session_id: str, output: BinaryIO) -> None:
-    """Write the blobs of a session, one at a time; one that is damaged is left out, and named on stderr."""
+    """Write the blobs of a session, one at a time. Damaged blobs are left out and reported on stderr."""
     for name in await log.blob_names(session_id):
         try:
             blob = await log.get_blob(name)
@@ -51,36 +54,36 @@ async def export_blobs(log: Log, session_id: str, output: BinaryIO) -> None:
 
 
 async def warn_of_damage(log: Log, records: Sequence[SessionRecord]) -> None:
-    """Say what the export cannot hold."""
-    names = {head.session_id for head in records}
+    """Report the recorded damages of some sessions on stderr."""
+    session_ids = {record.session_id for record in records}
     for damage in await log.damages():
-        if damage.session_id in names:
+        if damage.session_id in session_ids:
             click.echo(f"warning: lost, and not in the export: {format_damage(damage)}", err=True)
 
 
 async def import_sessions(log_url: str, source: BinaryIO) -> str:
-    """Take lines in; how much of them was new, in words."""
+    """Import lines; return a summary. Events before a wrong line stay imported."""
     added = known = blobs = 0
     async with open_cli_log(log_url, writable=True) as log:
-        with ProgressBar("importing", file_size_bytes(source)) as meter:
+        with ProgressBar("importing", file_size_bytes(source)) as progress:
             try:
-                async for batch in import_lines(log, read_bounded_lines(source, meter)):
-                    added, known, blobs = (
-                        added + batch.new_events,
-                        known + batch.known_events,
-                        blobs + batch.new_blobs,
-                    )
+                async for counts in import_lines(log, read_bounded_lines(source, progress)):
+                    added += counts.new_events
+                    known += counts.known_events
+                    blobs += counts.new_blobs
             except TurnlogError as error:
                 if not added:
                     raise
-                text = f"{error}; {format_count(added, 'event')} before it stay added"
+                text = f"{error}; {format_count(added, 'event')} before it were added"
                 raise click.ClickException(escape_controls(text)) from error
-    stored = f", {format_count(blobs, 'blob')} stored" if blobs else ""
-    return f"{format_count(added, 'event')} added, {known} known already{stored}"
+    summary = f"{format_count(added, 'event')} added, {known} known already"
+    if blobs:
+        summary += f", {format_count(blobs, 'blob')} stored"
+    return summary
 
 
 def read_bounded_lines(source: BinaryIO, progress: ProgressBar | None = None) -> Iterator[bytes]:
-    """The lines of a file, none of them endless."""
+    """Yield the lines of a file; raise `InvalidEvent` for one above `MAX_LINE_BYTES`."""
     number = 1
     while line := source.readline(MAX_LINE_BYTES):
         if len(line) == MAX_LINE_BYTES:
@@ -92,7 +95,7 @@ def read_bounded_lines(source: BinaryIO, progress: ProgressBar | None = None) ->
 
 
 def file_size_bytes(source: BinaryIO) -> int | None:
-    """How long a file is; of a pipe nobody knows."""
+    """Return the size of a file; None for a pipe."""
     try:
         status = os.fstat(source.fileno())
     except OSError:

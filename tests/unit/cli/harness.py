@@ -110,12 +110,12 @@ class Place:
         self.spoil(f"update event set frame = cast(replace(frame, 'text', 'tixt') as blob) where seq = {seq}")
 
 
-NO_SESSION = "no session sess_none; `turnlog sessions` lists what there is"
+NO_SESSION = "no session sess_none; `turnlog sessions` lists all sessions"
 
 
 def no_log(place: Place) -> str:
     """What a command says that finds no log."""
-    return f"there is no log at {place.path.resolve()}; name another one with --log or TURNLOG_LOG"
+    return f"there is no log at {place.path.resolve()}; choose another one with --log or TURNLOG_LOG"
 
 
 def error(result: Result) -> str:

@@ -46,7 +46,7 @@ def test_backup_of_a_log_in_use_has_every_event_and_blob(filled: Place, copy: Pl
         assert (result.exit_code, result.stdout) == (0, f"1 session, 15 events copied to {copy.path}\n")
 
     while_it_is_written(filled, act)
-    assert copy.run("verify").stdout == "everything is whole: 1 session, 15 events\n"
+    assert copy.run("verify").stdout == "no damage found: 1 session, 15 events\n"
     assert copy.run("export").stdout_bytes == filled.run("export").stdout_bytes
     assert copy.work(lambda log: log.blob_names("sess_1")) == filled.work(
         lambda log: log.blob_names("sess_1")
@@ -114,7 +114,7 @@ def test_backup_of_what_is_no_log_leaves_nothing(place: Place, copy: Place) -> N
 def test_backup_of_a_log_that_is_no_file_names_export(place: Place, copy: Place) -> None:
     result = place.run("backup", str(copy.path), "--log", "nats://127.0.0.1:4222")
     assert result.exit_code == 2
-    assert "only a SQLite log is one file; write another one with `turnlog export`" in result.stderr
+    assert "only a SQLite log can be copied as a file; use `turnlog export` for other logs" in result.stderr
 
 
 def test_verify_of_a_database_that_was_copied_alone_says_what_is_missing(filled: Place, copy: Place) -> None:

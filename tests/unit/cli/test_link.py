@@ -23,7 +23,7 @@ from turnlog.server.auth.keys import RunningServer, read_server_file, write_serv
 
 COMMAND = [sys.executable, "-c", "from turnlog.cli import main; main()"]
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/sign-in\?code=\S+")
-NONE = "no server runs on this log: start one with `turnlog serve`, or name another --log"
+NONE = "no server is running on this log; start one with `turnlog serve`, or choose another log with --log"
 
 
 class Terminal:
@@ -174,11 +174,14 @@ def test_link_to_a_server_that_others_reach_names_the_token(served: Place, place
     running = read_server_file(served.url)
     assert running is not None
     write_server_file(place.url, RunningServer(running.address))
-    assert error(place.run("link")) == f"others reach {running.address}, so people sign in there with a token"
+    assert (
+        error(place.run("link"))
+        == f"{running.address} is reachable from other machines; sign in there with a token"
+    )
 
 
 def test_enter_in_the_terminal_of_the_demo_prints_a_new_link(tmp_path: Path) -> None:
     with terminal(tmp_path, "demo", "--no-browser") as demo:
-        demo.wait_for(lambda shown: "One click away" in shown)
+        demo.wait_for(lambda shown: "Other applications" in shown)
         demo.type("\n")
         demo.wait_for(lambda shown: len(set(LINK.findall(shown))) == 2)

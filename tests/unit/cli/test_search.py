@@ -36,7 +36,7 @@ def test_search_of_a_type_and_a_session_looks_nowhere_else(filled: Place) -> Non
 
 def test_search_without_a_match_says_so_and_exits_with_1(filled: Place) -> None:
     result = filled.run("search", "Atlantis")
-    assert (result.exit_code, result.output) == (1, "No event has this text.\n")
+    assert (result.exit_code, result.output) == (1, "No event contains this text.\n")
 
 
 def test_search_passes_over_damage_and_names_it(filled: Place) -> None:
@@ -67,5 +67,5 @@ def test_stats_of_a_session_count_it_alone(filled: Place) -> None:
 def test_stats_for_people_have_a_line_for_each_count(filled: Place) -> None:
     lines = [line.split(maxsplit=1) for line in filled.run("stats").stdout.splitlines()]
     assert ["sessions", "2, 0 closed"] in lines
-    assert ["events", "16, 3 of them live pieces"] in lines
+    assert ["events", "16, 3 of them live"] in lines
     assert ["scripted", "tokens 10 in, 4 out"] in lines

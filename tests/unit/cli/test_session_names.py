@@ -34,14 +34,12 @@ def test_command_with_the_beginning_of_an_id_takes_that_session(filled: Place, c
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_command_with_the_beginning_of_several_ids_lists_them(filled: Place, command: list[str]) -> None:
     problem = error(filled.run(*command, "sess_96"))
-    assert problem == "sess_96 is the beginning of several: sess_96cf1abc, sess_96d, sess_96d2"
+    assert problem == "sess_96 matches several sessions: sess_96cf1abc, sess_96d, sess_96d2"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_command_with_no_such_session_names_the_list(filled: Place, command: list[str]) -> None:
-    assert (
-        error(filled.run(*command, "sess_x")) == "no session sess_x; `turnlog sessions` lists what there is"
-    )
+    assert error(filled.run(*command, "sess_x")) == "no session sess_x; `turnlog sessions` lists all sessions"
 
 
 def test_id_that_is_also_the_beginning_of_another_is_that_session(filled: Place) -> None:

@@ -45,7 +45,7 @@ def test_a_session_whose_record_is_damaged_is_named_beside_the_others(place: Pla
     filled(place).spoil("update session set rank = 7 where name = 'sess_1'")
     result = place.run("sessions")
     assert [line.split()[0] for line in result.stdout.split("\n")[:-1]] == ["session", "sess_2"]
-    assert result.stderr.startswith("warning: sess_1 cannot be read: its own record is damaged")
+    assert result.stderr.startswith("warning: sess_1 cannot be read because its record is damaged")
     assert place.run("sessions", "--json").stderr == result.stderr
 
 
@@ -91,7 +91,7 @@ def test_an_empty_log_says_so_beside_the_data(place: Place) -> None:
     place.work(lambda log: log.sessions())
     result = place.run("sessions")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "There is no session in this log yet.\n"
+    assert result.stderr == "This log has no sessions yet.\n"
     assert place.run("sessions", "--json").output == ""
 
 
@@ -151,7 +151,7 @@ def test_sessions_with_a_text_in_id_title_or_application_are_listed_alone(place:
 
 def test_sessions_without_a_match_say_so(place: Place) -> None:
     result = filled(place).run("sessions", "nowhere")
-    assert (result.exit_code, result.output) == (0, "None of 2 sessions is what you asked for.\n")
+    assert (result.exit_code, result.output) == (0, "None of 2 sessions matches.\n")
 
 
 def test_sessions_cut_a_long_title(place: Place) -> None:
@@ -167,5 +167,5 @@ def test_close_of_a_session_ends_it(place: Place) -> None:
 
 def test_close_of_a_session_whose_agent_is_open_is_refused_and_closes_none(place: Place) -> None:
     problem = error(waiting(place).run("close", "sess_done", "sess_wait"))
-    assert problem == "an agent of sess_wait is not done: stop it in the console first"
+    assert problem == "an agent of sess_wait is still active; stop it in the console first"
     assert listed(place)["sess_done"] == "idle"

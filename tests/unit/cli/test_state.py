@@ -72,7 +72,7 @@ class TestState:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (["sess_9"], "no session sess_9; `turnlog sessions` lists what there is"),
+            (["sess_9"], "no session sess_9; `turnlog sessions` lists all sessions"),
             (["sess_2", "--at", "2"], "expected a seq up to 1, got 2"),
             (["sess_2", "--app", f"{HERE}:other"], "sess_2 is a session of tour, not of other"),
             (["sess_2", "--app", f"{HERE}:strange"], "the state of tour is not JSON: "),

@@ -122,7 +122,7 @@ def test_a_session_that_is_not_there_is_one_line(toured: Place) -> None:
 
 def test_a_log_without_a_session_is_one_line(place: Place) -> None:
     place.work(lambda log: log.sessions())
-    assert error(place.run("tail")) == "there is no session in this log yet"
+    assert error(place.run("tail")) == "this log has no sessions yet"
 
 
 @pytest.mark.parametrize("command", ["tail", "sessions", "export", "verify"])
@@ -141,7 +141,7 @@ def test_a_file_that_is_no_log_is_one_line(place: Place, command: str) -> None:
 def test_a_log_in_memory_is_refused(place: Place, command: str) -> None:
     result = place.run(command, "--log", "memory:")
     assert result.exit_code == 2
-    assert "a log in memory is seen by its own process only" in result.stderr
+    assert "a log in memory is visible to its own process only" in result.stderr
 
 
 def test_a_url_that_names_no_log_is_one_line(place: Place) -> None:
@@ -463,14 +463,14 @@ def test_tail_of_a_type_that_is_not_there_names_those_that_are(toured: Place) ->
     result = toured.run("tail", "--type", "nosuch", "--after", "9")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == (
-        "no event of sess_1 after seq 9 is what you asked for; there are agent.end, tool.result\n"
+        "no event of sess_1 after seq 9 matches; it has events of type agent.end, tool.result\n"
     )
 
 
 def test_tail_after_the_last_event_says_where_the_session_ends(toured: Place) -> None:
     result = toured.run("tail", "--after", "99999")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "sess_1 has nothing after seq 99999: its last event has seq 12\n"
+    assert result.stderr == "sess_1 has no event after seq 99999; its last event has seq 12\n"
 
 
 def test_tail_of_a_session_without_events_says_so(place: Place) -> None:

@@ -21,17 +21,17 @@ def filled(place: Place) -> Place:
 def test_a_whole_log_is_said_in_one_line(filled: Place) -> None:
     result = filled.run("verify")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == "everything is whole: 2 sessions, 16 events\n"
+    assert result.stdout == "no damage found: 2 sessions, 16 events\n"
 
 
 def test_one_is_one(place: Place) -> None:
     place.session("sess_1", said("one"))
-    assert place.run("verify").stdout == "everything is whole: 1 session, 1 event\n"
+    assert place.run("verify").stdout == "no damage found: 1 session, 1 event\n"
 
 
 def test_an_empty_log_is_whole(place: Place) -> None:
     place.work(lambda log: log.sessions())
-    assert place.run("verify").stdout == "everything is whole: 0 sessions, 0 events\n"
+    assert place.run("verify").stdout == "no damage found: 0 sessions, 0 events\n"
 
 
 def test_every_damage_is_a_line(filled: Place) -> None:
@@ -76,12 +76,12 @@ def test_a_log_is_checked_beside_the_one_who_writes(filled: Place) -> None:
         await log.append("sess_2", said("four", first=3))
         return (await asyncio.to_thread(filled.run, "verify")).stdout
 
-    assert filled.work(checked) == "everything is whole: 2 sessions, 17 events\n"
+    assert filled.work(checked) == "no damage found: 2 sessions, 17 events\n"
 
 
 def test_a_log_that_is_pruned_is_whole(filled: Place) -> None:
     assert filled.run("prune", "--older-than", "1s").exit_code == 0
-    assert filled.run("verify").stdout == "everything is whole: 2 sessions, 16 events\n"
+    assert filled.run("verify").stdout == "no damage found: 2 sessions, 16 events\n"
 
 
 @pytest.mark.parametrize(
