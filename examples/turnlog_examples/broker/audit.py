@@ -226,7 +226,7 @@ def judged(disclosure: Disclosure, outputs: Sequence[str]) -> dict[str, Any]:
 
 def asking(agent: Agent) -> Ask:
     """An agent's model asked as in a session: what it says, with the disclosures that it presents as tags."""
-    instructions = instructions_with_tags(agent.instructions, said.BROKER)
+    instructions = instructions_with_tags(agent.instructions_for(None), said.BROKER)
 
     async def ask(messages: list[Message]) -> str:
         reply, lines = ReplyBuilder(new_id, tag_parser_factory(said.BROKER)), list[str]()

@@ -7,7 +7,7 @@ all of them are tools: an agent is called by its name in lower case, a hand-off 
 import asyncio
 import re
 import unicodedata
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +28,7 @@ HANDOFF_PROMPT_SCHEMA = {
     "description": "What it should do next; it has read this conversation.",
 }
 RESUME_ID_SCHEMA = {"type": "string", "description": "The agent_id of an earlier call, to go on from there."}
+Instructions = str | Callable[[Any], str]  # a function gets the application's state
 MAX_TOOL_NAME_CHARS = 64 - len(HANDOFF_PREFIX)  # providers accept tool names of 64 characters
 
 
@@ -35,13 +36,15 @@ MAX_TOOL_NAME_CHARS = 64 - len(HANDOFF_PREFIX)  # providers accept tool names of
 class Agent:
     """A name, instructions, a model, and what it may use: tools, agents it calls, agents it hands over to.
 
+    `instructions` may be a function of the application's state. It is called before each request to the
+    model, with None if there is no application. It gets the whole state, not what a role sees of it.
     `model` may be given as a string like `anthropic:<model>`; the attribute is always a `Model`. `max_steps`
     limits the completions of one invocation. `max_agents` limits the agents of a turn that this agent, or one
     of its team, answers.
     """
 
     name: str
-    instructions: str
+    instructions: Instructions
     model: Model
     tools: Sequence[Tool] = ()
     agents: Sequence["Agent"] = ()
@@ -62,7 +65,7 @@ class Agent:
         def __init__(  # noqa: PLR0913  the dataclass makes it; only the type of `model` differs
             self,
             name: str,
-            instructions: str,
+            instructions: Instructions,
             model: Model | str,
             tools: Sequence[Tool] = (),
             agents: Sequence["Agent"] = (),
@@ -131,6 +134,15 @@ class Agent:
     def as_tool_spec(self, name: str, properties: dict[str, Any]) -> ToolSpec:
         schema = {"type": "object", "properties": properties, "required": ["prompt"]}
         return ToolSpec(name, self.description or f"The agent {self.name}.", schema)
+
+    def instructions_for(self, state: Any) -> str:
+        """Return the instructions. Raise `CallerError` if their function returns no text."""
+        if isinstance(self.instructions, str):
+            return self.instructions
+        text = self.instructions(state)
+        if not isinstance(text, str):
+            raise CallerError(f"agent {self.name}: expected instructions to return text, got {quote(text)}")
+        return text
 
     def find_tool(self, name: str) -> Tool | None:
         return next((tool for tool in self.tools if tool.name == name), None)

@@ -53,7 +53,9 @@ class ToolContext:
     """One call as its tool sees it.
 
     `idempotency_key` is the caller's, or else the call's id. `values` is the person's answer if the tool
-    asked for input. `actor` is the last sender in the turn, None if the log does not name one.
+    asked for input. `actor` is the last sender in the turn, None if the log does not name one. `state` is the
+    application's state when the call started; do not change it. It is None without an application, and in a
+    remote executor.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class ToolContext:
         emit: EmitProgress = discard_progress,
         values: dict[str, Any] | None = None,
         actor: str | None = None,
+        state: Any = None,
     ) -> None:
         self.call_id = call.call_id
         self.tool = call.tool
@@ -72,6 +75,7 @@ class ToolContext:
         self.idempotency_key = find_idempotency_key(call) or call.call_id
         self.values = values
         self.actor = actor
+        self.state = state
         self._emit = emit
         self._pending_texts: deque[str] = deque(maxlen=MAX_PENDING_TEXTS)
         self._views: list[Payload] = []

@@ -35,6 +35,8 @@ def event(payload: Payload, origin: Any = "app") -> Event:
 class Books:
     """A ledger that says what a test wants."""
 
+    state = None
+
     def __init__(self, say: Callable[[int], list[Event]], binding: bool = False) -> None:
         self._say, self._binding = say, binding
         self.asked: list[tuple[int, int, str]] = []

@@ -210,7 +210,7 @@ def test_views_are_lawful_and_show_errors_at_their_place() -> None:
 def test_a_real_model_may_take_the_place_of_the_script() -> None:
     agent = weights.make_agent(model="anthropic:claude-sonnet-4-5", zone="Asia/Tokyo")
     assert isinstance(agent.model, AnthropicModel)
-    assert "Asia/Tokyo" in agent.instructions
+    assert "Asia/Tokyo" in agent.instructions_for(None)
     named = [spec.name for spec in agent.tool_specs]
     assert all(name in INSTRUCTIONS for name in named), "it is told when to use what it has"
     assert weights.app.name == "weights"

@@ -25,7 +25,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from turnlog.agents.agent import AgentTeam
+from turnlog.agents.agent import Agent, AgentTeam
 from turnlog.agents.models import ModelError, Request
 from turnlog.agents.models.model import MODEL_FAILED, session_blob_reader
 from turnlog.agents.models.prices import compute_cost
@@ -83,6 +83,7 @@ from turnlog.state.view_actions import OpenViews
 
 log = logging.getLogger("turnlog.agents")
 
+INSTRUCTIONS_FAILED = "instructions_failed"
 STOPPED_MESSAGE = "Stopped by the user."
 YIELD_EVERY_EVENTS = 64  # folded events after which other tasks run: a page may have thousands
 
@@ -338,10 +339,18 @@ class AgentDriver:
         if invocation.steps >= agent.max_steps:
             messages.append(Message("user", [text_part(STEP_LIMIT_PROMPT)]))
             tools = ()
-        instructions = instructions_with_tags(agent.instructions, self._vocabulary_of(invocation))
+        instructions = instructions_with_tags(self._instructions_of(agent), self._vocabulary_of(invocation))
         get_blob = session_blob_reader(self._session_id, self._log.get_blob)
         put_blob = partial(self._log.put_blob, self._session_id)
         return Request(instructions, messages, tools, get_blob, put_blob=put_blob)
+
+    def _instructions_of(self, agent: Agent) -> str:
+        try:
+            return agent.instructions_for(self.writer.app_state.state)
+        except Exception as error:  # the application's function may raise anything
+            log.exception("the instructions of %s failed", agent.name)
+            message = f"{type(error).__name__} in the instructions of {agent.name}"
+            raise ModelError(INSTRUCTIONS_FAILED, message) from error
 
     async def _complete_step(
         self, invocation: Invocation, reply: ReplyBuilder, ending: list[Payload]
@@ -396,6 +405,7 @@ class AgentDriver:
             emit=append_progress,
             values=effect.values,
             actor=self.tree.actors.get(scope.trace_id or ""),
+            state=self.writer.app_state.state,
         )
         result = await self._executor.run(tool, call, context)
         if isinstance(result, WaitForInput):

@@ -31,6 +31,11 @@ PAUSES_S: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0)
 class AppState(Protocol):
     """The application's state in one session, and its rules."""
 
+    @property
+    def state(self) -> Any:
+        """The state after the last event that was applied; None without an application."""
+        ...
+
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         """Fold one durable event."""
         ...
@@ -46,6 +51,8 @@ class AppState(Protocol):
 
 class NoAppState:
     """Null object for sessions without an application."""
+
+    state = None
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         pass
