@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.axe import violations
-from tests.e2e.browser import browsing
 from tests.e2e.harness import ROOT
 from tests.e2e.pictures import size, take
 from tests.e2e.screen_talks import held, serving
@@ -33,9 +32,9 @@ WIDER = "document.documentElement.scrollWidth - window.innerWidth"
 
 
 @pytest.fixture(scope="module")
-def stage(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with serving(tmp_path_factory.mktemp("log")) as server, browsing(chromium) as browser:
-        yield Stage(server, browser, held(server))
+def stage(chrome: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with serving(tmp_path_factory.mktemp("log")) as server:
+        yield Stage(server, chrome, held(server))
 
 
 def views(screen: Screen, page: Page) -> Iterator[tuple[Mode, str]]:
