@@ -12,6 +12,7 @@ from turnlog.app.derived import EVERY, PARTS, STATE, Derived
 from turnlog.log import Log, MemoryStore, SqliteStore
 
 
+@without_coverage()
 @scenario
 async def test_panels_after_the_ring_has_passed_a_snapshot_are_made_from_the_cut() -> None:
     log = Log(MemoryStore(ring_events=1500))
@@ -27,6 +28,7 @@ async def test_panels_after_the_ring_has_passed_a_snapshot_are_made_from_the_cut
     await log.close()
 
 
+@without_coverage()
 @without_coverage()
 @scenario
 async def test_ring_that_lets_go_of_events_removes_their_snapshots() -> None:

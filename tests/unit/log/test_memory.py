@@ -332,6 +332,7 @@ async def test_pages_are_as_long_as_ever_after_letting_go() -> None:
         assert len(await log.read(SESSION, first - 1, max_bytes=size + 1)) == 2
 
 
+@without_coverage()
 @pytest.mark.parametrize("number", [420, 1000])
 @without_coverage()
 def test_queued_messages_that_are_all_answered_leave_the_newest_2000_durable_events(number: int) -> None:
@@ -360,6 +361,7 @@ async def test_one_turn_of_many_calls_stays_whole_when_it_has_ended() -> None:
         assert await kept(log) == list(range(2403))
 
 
+@without_coverage()
 @scenario
 async def test_ring_lets_go_of_a_long_turn_when_2000_newer_durable_events_are_there() -> None:
     scope = agent(1)
