@@ -29,7 +29,6 @@ async def test_panels_after_the_ring_has_passed_a_snapshot_are_made_from_the_cut
 
 
 @without_coverage()
-@without_coverage()
 @scenario
 async def test_ring_that_lets_go_of_events_removes_their_snapshots() -> None:
     log = Log(MemoryStore(ring_events=1500))

@@ -332,7 +332,6 @@ async def test_pages_are_as_long_as_ever_after_letting_go() -> None:
         assert len(await log.read(SESSION, first - 1, max_bytes=size + 1)) == 2
 
 
-@without_coverage()
 @pytest.mark.parametrize("number", [420, 1000])
 @without_coverage()
 def test_queued_messages_that_are_all_answered_leave_the_newest_2000_durable_events(number: int) -> None:
