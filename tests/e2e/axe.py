@@ -8,7 +8,7 @@ from tests.e2e.harness import ROOT
 
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 RUN = """async (rules) => {
-  const options = { resultTypes: ["violations"], ...(rules.length && { runOnly: rules }) };
+  const options = { preload: false, resultTypes: ["violations"], ...(rules.length && { runOnly: rules }) };
   const { violations, passes } = await axe.run(document, options);
   const told = ({ target, html, failureSummary }) => [target.join(" "), html.slice(0, 120), failureSummary];
   const found = violations.flatMap(({ id, nodes }) => nodes.map((node) => [id, ...told(node)].join(" | ")));

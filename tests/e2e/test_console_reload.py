@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from tests.e2e.console import LIMIT_MS, context_of, has_all, last_of, live, opened, panels, say, session_of
 from tests.e2e.harness import Server, running
 
-MOMENTS = 6
+MOMENTS = 3
 CALM = 10  # times that the page and the server say the same
 ORDERS = ("everything", "note milk", "team Oslo", "hand over", "form", "shred paper")
 # What is open is shown as old as it was at the last event: a reload must not be seen by its time. And what

@@ -73,7 +73,7 @@ def test_without_sharing_the_seventh_tab_waits(context: BrowserContext, tmp_path
 def test_tabs_of_as_many_sessions_have_one_connection_too(context: BrowserContext, tmp_path: Path) -> None:
     with running(APP, tmp_path) as server:
         signed_in(context, server)
-        sessions = [server.session() for _ in range(TABS)]
+        sessions = [server.session() for _ in range(FEW)]
         for session in sessions:
             add_notes(server, session, 5, 100)
         pages = [reading(context, server.url, session) for session in sessions]

@@ -90,7 +90,7 @@ def test_quotes_in_every_parameter_reach_no_statement(tmp_path: Path) -> None:
             assert await at.log("ada", session) == before
             assert definitions(file) == defined
 
-    run(scenario(), 60)
+    run(scenario())
     assert not Path("turnlog-owned.db").exists()
 
 
