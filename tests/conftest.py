@@ -1,5 +1,6 @@
 """Fixtures that every test may use: the programs beside Python."""
 
+import gc
 import logging
 import os
 from collections.abc import Generator, Iterator
@@ -17,7 +18,15 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # what tests start is not measured: it 
     for variable in [name for name in os.environ if name.startswith("COVERAGE")]:
         del os.environ[variable]
 
+gc.disable()  # until the tests are collected: next to nothing of what imports make is garbage
+
 MAY_BE_SKIPPED = "there is no Claude CLI"
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, but do not walk what was imported and collected each time."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,5 +1,6 @@
 """Fixtures of the tests in a browser."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -8,8 +9,26 @@ from playwright.sync_api import Browser
 from tests.e2e.browser import browsing
 
 
-@pytest.fixture(scope="module")
-def chrome(chromium: str) -> Iterator[Browser]:
-    """A browser for the tests of a file."""
+@pytest.fixture(scope="session")
+def shared_browser(chromium: str) -> Iterator[tuple[Browser, asyncio.AbstractEventLoop]]:
+    """Start one browser for all files of a test process, and give it with the event loop of Playwright."""
     with browsing(chromium) as browser:
-        yield browser
+        loop = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        yield browser, loop
+        asyncio._set_running_loop(loop)
+
+
+@pytest.fixture(scope="module")
+def chrome(shared_browser: tuple[Browser, asyncio.AbstractEventLoop]) -> Iterator[Browser]:
+    """Return the shared browser; close the contexts that the tests of a file leave open.
+
+    Playwright marks its loop as the running loop of the thread. The mark is removed at the end of the file:
+    `asyncio.run` refuses to start beside a running loop, and other files call it.
+    """
+    browser, loop = shared_browser
+    asyncio._set_running_loop(loop)
+    yield browser
+    for context in browser.contexts:
+        context.close()
+    asyncio._set_running_loop(None)

@@ -6,12 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 import turnlog
-from tests.e2e.browser import browsing
 from tests.e2e.console import context_of, opened
-from tests.e2e.harness import running
+from tests.e2e.harness import Server, running
 from turnlog.events.process import SessionMember
 from turnlog.events.team import ArtifactWrite
 from turnlog.events.tool import ToolCall, ToolResult
@@ -41,17 +40,27 @@ async def write_log(folder: Path) -> None:
     await log.close()
 
 
-@pytest.fixture
-def page(chromium: str, tmp_path: Path) -> Iterator[Page]:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("log")
     with ThreadPoolExecutor(1) as pool:  # Playwright has a loop in this thread
-        pool.submit(asyncio.run, write_log(tmp_path)).result()
-    with (
-        running("tests.e2e.console_apps:app", tmp_path) as server,
-        browsing(chromium) as browser,
-        context_of(browser) as context,
-    ):
+        pool.submit(asyncio.run, write_log(folder)).result()
+    with running("tests.e2e.console_apps:app", folder) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def context(chrome: Browser, server: Server) -> Iterator[BrowserContext]:
+    with context_of(chrome) as context:
         opened(context, server.link).close()
-        yield opened(context, f"{server.url}/?session={SESSION}&panel=documents")
+        yield context
+
+
+@pytest.fixture
+def page(context: BrowserContext, server: Server) -> Iterator[Page]:
+    page = opened(context, f"{server.url}/?session={SESSION}&panel=documents")
+    yield page
+    page.close()
 
 
 def test_documents_show_a_page_that_a_model_wrote_as_text(page: Page) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, Request, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request, expect
 
 from tests.e2e.broker_desk import raw
-from tests.e2e.browser import browsing, watched
+from tests.e2e.browser import watched
 from tests.e2e.console import LIMIT_MS, chat, context_of, live, opened, say, session_of
 from tests.e2e.test_crash import NOTHING, open_things
 from tests.e2e.test_demo import Demo, running
@@ -33,9 +33,9 @@ def demo(folder: Path) -> Iterator[Demo]:
 
 
 @pytest.fixture(scope="module")
-def context(chromium: str, demo: Demo) -> Iterator[BrowserContext]:
+def context(chrome: Browser, demo: Demo) -> Iterator[BrowserContext]:
     """A browser that has followed the link, and so has who asks the server in the tests."""
-    with browsing(chromium) as browser, context_of(browser) as context:
+    with context_of(chrome) as context:
         opened(context, demo.link).close()
         demo.cookie = "; ".join(f"{one['name']}={one['value']}" for one in context.cookies())
         yield context

@@ -7,19 +7,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.broker_desk import person, token, tokens_file
-from tests.e2e.browser import browsing
 from tests.e2e.console import context_of, live
 from tests.e2e.harness import Server, running
 from tests.support.invitations import FORM, redemption
 
 APP = "tests.e2e.console_apps:app"
 OTHER_APP = "turnlog_examples.tour:app"  # with one application the console begins a session at once
-
-
-@pytest.fixture(scope="module")
-def chrome(chromium: str) -> Iterator[Browser]:
-    with browsing(chromium) as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,10 @@
 """The console on paper: the conversation, whole, without what can be pressed."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.e2e.browser import browsing
 from tests.e2e.console import chat, context_of, opened
 from tests.e2e.console_logs import long_session
 from tests.e2e.harness import running
@@ -15,15 +13,12 @@ EVENTS = 24 * 20  # twenty turns: more entries than a page shows at once
 A4_PX = 1122  # high, at 96 dots per inch
 
 
-@pytest.fixture
-def printed(chromium: str, tmp_path: Path) -> Iterator[Page]:
+@pytest.fixture(scope="module")
+def printed(chrome: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A long conversation when it is about to be printed."""
-    session = long_session(tmp_path, "desk", EVENTS)
-    with (
-        running("tests.e2e.console_apps:app", tmp_path) as server,
-        browsing(chromium) as browser,
-        context_of(browser) as context,
-    ):
+    folder = tmp_path_factory.mktemp("log")
+    session = long_session(folder, "desk", EVENTS)
+    with running("tests.e2e.console_apps:app", folder) as server, context_of(chrome) as context:
         opened(context, server.link).close()
         page = opened(context, f"{server.url}/?session={session}&panel=events")
         expect(chat(page)).to_contain_text("Question 19")

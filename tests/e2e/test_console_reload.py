@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.e2e.browser import browsing
 from tests.e2e.console import LIMIT_MS, context_of, has_all, last_of, live, opened, panels, say, session_of
 from tests.e2e.harness import Server, running
 
-MOMENTS = 6
+MOMENTS = 3
 CALM = 10  # times that the page and the server say the same
 ORDERS = ("everything", "note milk", "team Oslo", "hand over", "form", "shred paper")
 # What is open is shown as old as it was at the last event: a reload must not be seen by its time. And what
@@ -29,8 +28,8 @@ PIECES = 90  # that all answers to the orders have, with some to spare
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[BrowserContext]:
-    with browsing(chromium) as browser, context_of(browser) as context:
+def browser(chrome: Browser) -> Iterator[BrowserContext]:
+    with context_of(chrome) as context:
         yield context
 
 

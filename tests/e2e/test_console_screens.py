@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.axe import violations
-from tests.e2e.browser import browsing
 from tests.e2e.harness import ROOT
 from tests.e2e.pictures import size, take
 from tests.e2e.screen_talks import held, serving
-from tests.e2e.screens import MODES, PHONE, SCREENS, Mode, Screen, Stage, opened
+from tests.e2e.screens import DARK, MODES, PHONE, SCREENS, Mode, Screen, Stage, opened
 
 FOLDER = ROOT / "docs" / "screens"
+COLOURS = ("color-contrast", "link-in-text-block")  # the rules of axe-core about colours
 MOST_BYTES = 150_000
 PICTURES = {name: mode for screen in SCREENS for name, (mode, _) in screen.pictures.items()}
 # Until what is shown stays the same: parts of the page are loaded when they are first needed.
@@ -33,9 +33,9 @@ WIDER = "document.documentElement.scrollWidth - window.innerWidth"
 
 
 @pytest.fixture(scope="module")
-def stage(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with serving(tmp_path_factory.mktemp("log")) as server, browsing(chromium) as browser:
-        yield Stage(server, browser, held(server))
+def stage(chrome: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with serving(tmp_path_factory.mktemp("log")) as server:
+        yield Stage(server, chrome, held(server))
 
 
 def views(screen: Screen, page: Page) -> Iterator[tuple[Mode, str]]:
@@ -59,7 +59,9 @@ def test_nothing_is_wrong_with_a_screen(screen: Screen, stage: Stage) -> None:
     )
     with opened(stage, screen) as page:
         for mode, column in views(screen, page):
-            assert violations(page) == [], (mode.name, column)
+            # The dark screen is the light one in other colours.
+            found = violations(page, COLOURS if mode is DARK else ())
+            assert found == [], (mode.name, column)
             assert page.evaluate(WIDER) <= 0, (mode.name, column)
             if name := wanted.get((mode, column)):
                 take(stage.browser, page, FOLDER / name)
@@ -77,6 +79,14 @@ def test_control_what_is_wrong_with_a_screen_is_found(stage: Stage) -> None:
         page.evaluate("setTimeout(() => { throw new Error('on purpose'); })")
         page.evaluate("console.error('said')")
         assert [error.splitlines()[0] for error in stage.errors] == ["on purpose", "said"]
+
+
+def test_control_dark_letters_on_a_dark_screen_are_found(stage: Stage) -> None:
+    with opened(stage, SCREENS[1]) as page:
+        page.emulate_media(color_scheme="dark")
+        page.evaluate("document.querySelector('main').append('barely legible')")
+        page.evaluate("document.querySelector('main').style.color = '#333'")
+        assert {found.split(" | ")[0] for found in violations(page, COLOURS)} == {"color-contrast"}
 
 
 def test_on_a_phone_an_event_and_its_words_lead_to_each_other(stage: Stage) -> None:

@@ -15,7 +15,7 @@ from tests.e2e.harness import running
 from turnlog.events.assistant import AssistantMessage
 from turnlog.events.process import SessionMember
 
-CHARS = 100_000  # minutes of work for a parser without bounds
+CHARS = 40_000  # a minute of work for a parser without bounds
 SHAPES = ("_a*", "*_*_a", "a", "a.", "[a", "- a\n  ")
 # The lengths of the texts, without what only parts them.
 LENGTHS = "texts => texts.map(text => text.textContent.replaceAll(/[^a-z]/g, '').length)"

@@ -44,5 +44,5 @@ def test_console_title_with_ctrl_click_opens_a_tab(context: BrowserContext, serv
     address = page.url
     with context.expect_page() as tab:
         page.get_by_role("link", name="Turnlog", exact=True).click(modifiers=["ControlOrMeta"])
-    assert tab.value.url.startswith(f"{server.url}/?")
+    tab.value.wait_for_url(lambda url: url.startswith(f"{server.url}/?"))
     assert page.url == address

@@ -12,7 +12,7 @@ from tests.e2e.harness import Server, running
 from tests.e2e.streams import metric
 
 APP = "tests.e2e.console_apps:app"
-TABS = 8
+TABS = 3
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_reload_and_a_restart_in_mid_stream_lose_nothing(context: BrowserConte
         shown(page, "I heard: hello")
 
 
-def test_eight_tabs_follow_one_run_over_one_connection(context: BrowserContext, server: Server) -> None:
+def test_tabs_follow_one_run_over_one_connection(context: BrowserContext, server: Server) -> None:
     pages = [opened(context, server.link)]
     pages += [opened(context, pages[0].url) for _ in range(TABS - 1)]
     assert len({session_of(page) for page in pages}) == 1

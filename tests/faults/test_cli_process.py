@@ -27,8 +27,8 @@ TURNS = {
     "asks for a permission": ["Delete it"],
     "calls somebody": ["I want a team of one", "summon"],
 }
-EVERY = {"calls somebody": 29, "writes a page": 19}  # of their many lines
-USUAL = 7
+EVERY = {"calls somebody": 47, "writes a page": 31}  # of their many lines
+USUAL = 11
 each = pytest.mark.parametrize("texts", TURNS.values(), ids=TURNS)
 
 

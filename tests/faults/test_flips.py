@@ -18,7 +18,7 @@ import pytest
 from tests.faults.image import SESSIONS, Contents, Image, build, closed, contents, judge, place
 from turnlog.log import Damage
 
-TIMES = 10
+TIMES = 5
 
 
 def flipped(image: Image, suffix: str, bit: int) -> Image:

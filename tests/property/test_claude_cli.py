@@ -156,7 +156,7 @@ def test_bytes_that_are_nothing_do_nothing(data: bytes, cuts: list[int]) -> None
 
 
 @given(st.sampled_from(VECTORS))
-@examples(len(VECTORS))
+@examples(2 * len(VECTORS))  # more than there are: all of them
 def test_what_was_shown_is_what_is_kept(vector: dict[str, Any]) -> None:
     payloads = [said.payload for said in run(bytes_of(vector["lines"]), [])]
     calls = {item.block_id for item in payloads if isinstance(item, ToolCall)}
@@ -223,7 +223,7 @@ def calls(work: Callable[[], Any]) -> int:
 
 
 @given(st.sampled_from(VECTORS))
-@examples(len(VECTORS))
+@examples(2 * len(VECTORS))  # more than there are: all of them
 def test_twice_the_lines_are_twice_the_work(vector: dict[str, Any]) -> None:
     data = bytes_of(vector["lines"])
     once, twice = (calls(partial(parser().feed, data * times)) for times in (8, 16))

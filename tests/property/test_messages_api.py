@@ -190,7 +190,7 @@ def test_what_is_remembered_is_bounded(name: str, stopped: bool) -> None:
 
 
 @given(st.sampled_from([{"type": "text", "text": "a"}, {"type": "hologram"}, {"type": "tool_use"}]))
-@examples(3)
+@examples(2)
 def test_the_number_of_blocks_is_bounded(content: dict[str, Any]) -> None:
     parsing = parser()
     for index in range(MAX_REPLY_CHARS // 64 + 1000):

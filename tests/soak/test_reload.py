@@ -4,12 +4,13 @@ from pathlib import Path
 
 from playwright.sync_api import BrowserContext
 
+from tests.e2e.conftest import chrome, shared_browser
 from tests.e2e.test_console_reload import allowance, browser, reload_at
 from tests.soak.figures import Measure
 
 MOMENTS = 40
 
-__all__ = ["allowance", "browser"]  # fixtures
+__all__ = ["allowance", "browser", "chrome", "shared_browser"]  # fixtures
 
 
 def test_every_panel_reads_the_same_after_a_reload(

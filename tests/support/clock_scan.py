@@ -55,16 +55,16 @@ class Scan:
 
     def __init__(self, source: str) -> None:
         self._lines = source.split("\n")
-        self._tree = ast.parse(source)
+        self._nodes = list(ast.walk(ast.parse(source)))
         self._times: set[str] = set()
         before = -1
         while len(self._times) != before:  # names that come from names
             before = len(self._times)
-            for node in ast.walk(self._tree):
+            for node in self._nodes:
                 self._learn(node)
 
     def findings(self) -> Iterator[str]:
-        for node in ast.walk(self._tree):
+        for node in self._nodes:
             line = getattr(node, "lineno", 0)
             if isinstance(node, ast.Compare) and any(map(self._is_time, [node.left, *node.comparators])):
                 yield f"{line}: a time is compared: {ast.unparse(node)}"

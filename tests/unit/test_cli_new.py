@@ -40,12 +40,12 @@ def test_its_test_passes_and_its_code_is_clean(tmp_path: Path) -> None:
         "my_shop_2/__init__.py",
         "tests/test_my_shop_2.py",
     }
+    assert not [path for path in files_in(folder) if "$" in (folder / path).read_text()]
     assert "turnlog serve my_shop_2:app" in result.stdout
     assert "1 passed" in run(folder, "-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider")
     config = ("--config", str(ROOT / "pyproject.toml"), "--no-cache", ".")
     run(folder, "-m", "ruff", "check", *config)
     run(folder, "-m", "ruff", "format", "--check", *config)
-    assert not [path for path in files_in(folder) if "$" in (folder / path).read_text(errors="replace")]
 
 
 def test_a_folder_that_is_empty_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

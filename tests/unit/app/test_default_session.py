@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.support.coverage_pause import without_coverage
 from tests.unit.app.desk import ADA, BOB, desk, make_app, play
 from tests.unit.log.delegates import Counting, Gated
 from turnlog.errors import NotFound
@@ -27,6 +28,7 @@ def test_default_after_closed_sessions_is_the_one_after_them(closed: int) -> Non
     play(run)
 
 
+@without_coverage()
 def test_default_after_many_closed_sessions_looks_at_few_of_them() -> None:
     async def run() -> None:
         store = Counting(MemoryStore())

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from tests.support.coverage_pause import without_coverage
 from tests.unit.log.delegates import Counting, Gated, scenario
 from turnlog.app import read_models, state_at
 from turnlog.app.read_models import (
@@ -101,6 +102,7 @@ async def filled(log: Log, events: int) -> Log:
 
 
 class TestTheTail:
+    @without_coverage()
     @scenario
     async def test_a_question_reads_at_most_what_came_after_the_snapshot(self) -> None:
         store = Rows(MemoryStore(ring_events=1 << 20))

@@ -12,6 +12,7 @@ from turnlog.app.read_models import READ_MODEL_NAMES, SNAPSHOT_EVERY_EVENTS, STA
 from turnlog.log import Log, MemoryStore, SqliteStore
 
 
+@without_coverage()
 @scenario
 async def test_panels_after_the_ring_has_passed_a_snapshot_are_made_from_the_cut() -> None:
     log = Log(MemoryStore(ring_events=1500))

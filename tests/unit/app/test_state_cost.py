@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.coverage_pause import without_coverage
 from tests.unit.app.test_derived import APP, NAME, filled
 from tests.unit.log.delegates import Counting, scenario
 from turnlog.app.read_models import READ_MODEL_NAMES, SNAPSHOT_EVERY_EVENTS, STATE, ReadModelStore
@@ -36,18 +37,21 @@ async def read_bytes(events: int, parts: tuple[str, ...]) -> tuple[int, int]:
     return store.given_bytes, sum(charged)
 
 
+@without_coverage()
 @scenario
 async def test_state_of_a_long_session_reads_no_more_than_that_of_a_short_one() -> None:
     short, long = [await read_bytes(times * SNAPSHOT_EVERY_EVENTS, (STATE,)) for times in (2, 8)]
     assert long[0] < 1.1 * short[0]
 
 
+@without_coverage()
 @scenario
 async def test_control_with_the_transcript_it_reads_all_of_it() -> None:
     short, long = [await read_bytes(times * SNAPSHOT_EVERY_EVENTS, READ_MODEL_NAMES) for times in (2, 8)]
     assert long[0] > 3 * short[0]
 
 
+@without_coverage()
 @pytest.mark.parametrize("parts", [(STATE,), (STATE, "tree"), READ_MODEL_NAMES])
 @scenario
 async def test_what_is_read_is_charged(parts: tuple[str, ...]) -> None:

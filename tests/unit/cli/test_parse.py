@@ -11,6 +11,7 @@ from click.testing import Result
 
 from tests.cli_process import VECTORS as CLI_VECTORS
 from tests.cli_process import bytes_of
+from tests.support.coverage_pause import without_coverage
 from tests.unit.cli.harness import Place, error
 from turnlog.cli.parse import READ_BYTES, split_json_lines
 from turnlog.errors import BadInput
@@ -95,6 +96,7 @@ def is_one_message(vector: dict[str, Any]) -> bool:
     return None not in kinds[:1] and kinds.count("message_start") <= 1
 
 
+@without_coverage()
 @pytest.mark.parametrize(
     "vector", [vector for vector in VECTORS if is_one_message(vector)], ids=lambda vector: vector["id"]
 )

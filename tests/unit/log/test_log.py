@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from tests.support.coverage_pause import without_coverage
 from tests.unit.log.delegates import (
     Counting,
     Gated,
@@ -80,6 +81,7 @@ async def test_idle_followers_cost_no_read_and_no_wake_up() -> None:
         assert {len(page) for page in await asyncio.gather(*followers)} == {1}
 
 
+@without_coverage()
 @scenario
 async def test_idle_followers_of_many_sessions_cost_nothing_either(tmp_path: Path) -> None:
     store = Counting(SqliteStore(tmp_path / "log.db"))
@@ -114,6 +116,7 @@ async def test_an_append_wakes_all_its_followers_once_and_they_share_its_rows() 
         assert pages[0].frames() is pages[0].frames()
 
 
+@without_coverage()
 @scenario
 async def test_a_follower_that_keeps_up_never_reads_the_store() -> None:
     store = Counting(MemoryStore())

@@ -390,6 +390,7 @@ async def test_one_turn_of_many_calls_stays_whole_when_it_has_ended() -> None:
         assert await kept(log) == list(range(2403))
 
 
+@without_coverage()
 @scenario
 async def test_ring_lets_go_of_a_long_turn_when_2000_newer_durable_events_are_there() -> None:
     scope = agent_scope(1)

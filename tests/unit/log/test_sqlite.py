@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.coverage_pause import without_coverage
 from tests.support.limits import HANG_S
 from tests.unit.log.delegates import THREAD_DIES, all_pages, held, scenario, soon, until
 from turnlog.errors import CallerError, StoreError, TurnlogError
@@ -217,6 +218,7 @@ async def test_news_are_noticed_without_the_mark_whichever_thread_looks(path: Pa
             assert await asyncio.to_thread(store.commit_count) != before
 
 
+@without_coverage()
 @scenario
 async def test_thousands_of_sessions_fit_and_the_memory_of_heads_is_bounded(path: Path) -> None:
     async with opened(path) as log:

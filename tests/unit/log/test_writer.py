@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.coverage_pause import without_coverage
 from tests.unit.log.delegates import THREAD_DIES, Counting, held, scenario, soon, until
 from turnlog.errors import Conflict, NotFound, StoreError
 from turnlog.log import Log, MemoryStore, SqliteStore, Store
@@ -146,6 +147,7 @@ async def test_failed_group_gives_each_job_an_error_of_its_own() -> None:
     await log.close()
 
 
+@without_coverage()
 @scenario
 async def test_closing_finishes_what_was_submitted() -> None:
     log = Log(Counting(MemoryStore()).store)

@@ -57,9 +57,10 @@ def check_whole(vector: dict[str, Any]) -> None:
 def check_cut_at_every_position_and_by_letters(vector: dict[str, Any]) -> None:
     text = vector["text"]
     whole = parse(text)
-    for at in range(len(text)):
-        assert parse(text[:at], text[at:]) == whole
     assert parse(*text) == whole
+    with without_coverage():
+        for at in range(len(text)):
+            assert parse(text[:at], text[at:]) == whole
 
 
 def check_a_parser_is_ready_for_the_next_text(vector: dict[str, Any]) -> None:
@@ -148,7 +149,7 @@ def hostile(name: str, size: int) -> str:
 @for_each_row("chunk", [1, 7, 500])
 @without_coverage()
 def test_twice_the_text_is_twice_the_work(name: str, chunk: int) -> None:
-    once, twice = (count_characters(MarkerParser(), hostile(name, size), chunk) for size in (4000, 8000))
+    once, twice = (count_characters(MarkerParser(), hostile(name, size), chunk) for size in (2000, 4000))
     assert twice <= 2.2 * once
 
 

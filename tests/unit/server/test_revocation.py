@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.coverage_pause import without_coverage
 from turnlog.errors import CallerError, StoreError
 from turnlog.server.auth.revocation import MAX_IDS_PER_PRINCIPAL, MAX_STALE_LINES, RevokedCookies
 
@@ -75,6 +76,7 @@ def test_principal_with_too_many_records_has_all_cookies_up_to_now_revoked(file:
         assert not known.is_revoked("bob", "other", made_ms)
 
 
+@without_coverage()
 def test_file_is_written_anew_when_most_of_its_lines_say_nothing_any_more(file: Path) -> None:
     cookies = RevokedCookies(file)
     revoke(cookies, "bobs", name="bob")

@@ -10,6 +10,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.e2e.harness import Dechunker
+from tests.support.coverage_pause import without_coverage
 from tests.unit.log.delegates import scenario, soon, until
 from turnlog.server.scope_keys import CONNECTION_KEY
 from turnlog.server.uvicorn_server import WRITE_CHUNK_BYTES, PacedHttpProtocol, listen
@@ -68,6 +69,7 @@ async def nothing_more(_: PacedHttpProtocol | None) -> None:
     pass
 
 
+@without_coverage()
 @scenario
 async def test_what_is_written_arrives_in_order_however_slowly_it_is_read() -> None:
     paused = []

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.readers import transcript_text
+from tests.support.coverage_pause import without_coverage
 from tests.support.tables import check_laws, for_each_row
 from turnlog.client.assembler import Assembler
 from turnlog.client.blocks import AssembledBlock
@@ -180,6 +181,7 @@ def test_what_is_too_deep_for_any_stack_stays_text() -> None:
     assert assembler.dropped == 1
 
 
+@without_coverage()
 def test_a_big_payload_in_the_smallest_chunks() -> None:
     payload = "x\n😀" * 60_000  # joined anew for each chunk, this would be 3 GB of copying
     assembler = Assembler()

@@ -27,7 +27,8 @@ def tell(messages: list[Message]) -> dict[str, Any]:
 
 def told_bytes(turns: int) -> int:
     """How many bytes the histories of so many turns have, each of which adds 10 kB to the conversation."""
-    return sum(len(json.dumps(tell(conversation(10 * turn)))) for turn in range(1, turns + 1))
+    messages = conversation(10 * turns)
+    return sum(len(json.dumps(tell(messages[: 10 * turn]))) for turn in range(1, turns + 1))
 
 
 def test_history_within_the_bound_is_told_whole() -> None:
