@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, expect
+from playwright.sync_api import BrowserContext, expect
 
-from tests.e2e.console import chat, context_of, opened, say
+from tests.e2e.console import chat, opened, say
 from tests.e2e.harness import Server, running
 
 REFUSE = """
@@ -23,13 +23,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-def context(chrome: Browser, server: Server) -> Iterator[BrowserContext]:
-    with context_of(chrome) as context:
-        assert context.request.post(f"{server.url}/api/sign-in", headers=server.headers, data={}).ok
-        yield context
-
-
 def test_console_storage_refused_shows_the_session_and_sends(context: BrowserContext, server: Server) -> None:
     context.add_init_script(REFUSE)
     page = opened(context, f"{server.url}/?session={server.session()}&panel=events")
@@ -44,5 +37,5 @@ def test_console_title_with_ctrl_click_opens_a_tab(context: BrowserContext, serv
     address = page.url
     with context.expect_page() as tab:
         page.get_by_role("link", name="Turnlog", exact=True).click(modifiers=["ControlOrMeta"])
-    assert tab.value.url.startswith(f"{server.url}/?")
+    tab.value.wait_for_url(lambda url: url.startswith(f"{server.url}/?"))  # a new tab is blank at first
     assert page.url == address

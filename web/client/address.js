@@ -17,7 +17,7 @@ export function addressOf(root, path, parameters = {}) {
   return url.href;
 }
 
-/** What says who is asking, if it is not the page's cookie, and whom the server may answer: nobody else (412). */
+/** What says who is asking, if it is not the page's cookie, and the only principal that the server may answer (else 412). */
 export const headersOf = ({ token, principal }) => ({
   ...(token && { authorization: `Bearer ${token}` }),
   ...(principal && { "turnlog-principal": encodeURIComponent(principal) }),

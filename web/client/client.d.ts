@@ -94,7 +94,7 @@ export interface CallName {
 
 /** What a page asks of a server. Everything that changes something happens once, however often it is sent. */
 export declare class Client {
-  /** With a `principal` the server answers nobody else: a page whose cookie is another's now gets `OtherPrincipal`. */
+  /** With a `principal` the server answers only that one: a page whose cookie is another's now gets `OtherPrincipal`. */
   constructor(options?: { url?: string; token?: string; principal?: string; retryMs?: number });
   /** Send a message; without a session to the caller's own one of the application. */
   send(

@@ -91,7 +91,7 @@ export class Console extends Element {
 
   async #begin() {
     try {
-      this.#client = new Client(); // whoever is signed in
+      this.#client = new Client(); // as the cookie says
       const asked = [this.#client.me(), this.#client.apps(), this.#pages()];
       [this.me, this.apps, this.sessions] = await Promise.all(asked);
       this.#client = new Client({ principal: this.me.name });

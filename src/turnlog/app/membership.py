@@ -1,8 +1,8 @@
 """Changes of members and invites: each is decided from the head of a session and appended.
 
 An append is refused if members or invites have changed since the head was read, and the decision is made
-again: two people who redeem a link at once, or a redemption and a revocation, cannot cross. Whoever loses a
-right by a change of members loses the streams and the invites that it gave, with the same append.
+again: two people who redeem a link at once, or a redemption and a revocation, cannot cross. The
+append that takes a right from a member also ends its streams and the invites that the right gave.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -108,7 +108,7 @@ class Membership:
     # making and ending invites
 
     async def make_link(self, seat: Seat, roles: Sequence[str], invite_id: str, now_ms: int) -> None:
-        """Open an invite for whoever redeems it; the same id again changes nothing."""
+        """Open an invite that any person may redeem; the same id again changes nothing."""
         if await self._log.known(seat.session_id, [invite_event_id("made", invite_id)]):
             return
 

@@ -517,7 +517,7 @@ class Log:
     async def _write_until_stored(self) -> None:
         """Write a session's record again now and then while writes fail.
 
-        Whoever sends requests by the health of the server would otherwise never send the one that heals it.
+        A proxy that routes by the health of the server would otherwise never send the request that heals it.
         """
         session_id: str | None = None
         while self.health.is_failing and not self._closed:

@@ -54,7 +54,7 @@ HEADERS = {
 class Invitation(NamedTuple):
     """What a person is asked before it comes in. `by` is who made the link, "" for who started the server.
 
-    `signed_in_as` is who the browser is signed in as, "" for nobody; a guest of another session leaves it.
+    `signed_in_as` is the principal of the browser's cookie, "" without one; a guest leaves its other session.
     """
 
     code: str

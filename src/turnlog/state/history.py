@@ -6,7 +6,7 @@ conversation it takes over. What pages sent directly and rules said stands in th
 told. What asks for a turn of its own is read when that turn begins, together with what rules made of it:
 after all that a turn before it said. Blank turns are dropped, neighbours of one role are merged, what was
 retracted is gone, and a result stands in the user's turn right after its call. `messages` gives what a
-provider accepts: calls that nobody answered are left out, and so is a thinking that led to nothing. A part
+provider accepts: calls without a result are left out, and so is a thinking that led to nothing. A part
 has the form of the Messages API; images in results are named by their address, which only an adapter
 resolves.
 """
