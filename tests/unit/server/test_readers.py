@@ -278,7 +278,7 @@ async def test_each_ends_in_its_time_and_one_timer_is_enough() -> None:
 
 @scenario
 async def test_streams_do_not_all_end_at_once() -> None:
-    # The clock stands at 0: at a later time the guard of `scenario` ends the test on a machine that has just booted.
+    # The clock stands at 0: a later time fires the guard of `scenario` on a freshly booted machine.
     asyncio.get_running_loop().time = lambda: 0.0  # type: ignore[method-assign]
     async with room(life_s=600.0) as at:
         streams = [await at.stream() for _ in range(20)]
