@@ -244,7 +244,7 @@ class ProcessDriver:
             return
         speaking = any(not agent.scope.depth for agent in self.tree.open.values())
         sent = self._life is not None and self._life.sent in self._outbox.pending
-        whole = not self.tree.wordless or self.tree.last == (await self._log.info(self._session_id)).last
+        whole = not self.tree.wordless or self.tree.last == await self._log.last_seq(self._session_id)
         if speaking or sent or not whole:
             return
         life = self._life or await self._start(letter)

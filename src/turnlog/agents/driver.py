@@ -195,7 +195,7 @@ class Driver:
                 if envelope.trace_id not in ending and (effects := self._loop.react(envelope, payload)):
                     await self._carry_out(effects)
         # events of a page open a turn, unless a message that came with them is still to be read
-        if self.tree.wordless and self.tree.last == (await self._log.info(self._session_id)).last:
+        if self.tree.wordless and self.tree.last == await self._log.last_seq(self._session_id):
             await self._carry_out(self._loop.start_next())
 
     async def _look(self, ending: Collection[Trace] = ()) -> None:

@@ -99,7 +99,7 @@ class Follower:
 
     async def caught_up(self) -> int:
         """Wait until everything that is in the log now has been taken into account; the last seq."""
-        await self.reached((await self._log.info(self._session_id)).last)
+        await self.reached(await self._log.last_seq(self._session_id))
         return self._tree.last
 
     # looking

@@ -318,7 +318,7 @@ class Sessions:
 
     async def _last(self, seat: Seat) -> int:
         """The last seq of a session."""
-        return (await self.log.info(seat.session_id)).last
+        return await self.log.last_seq(seat.session_id)
 
     # sending
 

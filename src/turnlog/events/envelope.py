@@ -164,7 +164,8 @@ def decode(line: bytes) -> Envelope:
     try:
         envelope = _decoder.decode(line)
         for field in ("type", "agent_name", "actor"):
-            check_name_bytes(getattr(envelope, field), f"$.{field}")
+            if (name := getattr(envelope, field)) is not None:
+                check_name_bytes(name, f"$.{field}")
     except (DecodeError, ValueError, RecursionError, InvalidEvent) as error:
         raise InvalidEvent(f"not an envelope: {short(str(error))}") from None
     return envelope

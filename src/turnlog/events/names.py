@@ -64,7 +64,9 @@ def _struct_check(shape: Any, made: Made) -> Check | None:
 
     def check_fields(value: Any, path: str) -> None:
         for name, check in found.items():
-            check(getattr(value, name), f"{path}.{name}")
+            field = getattr(value, name)
+            if field is not None:
+                check(field, f"{path}.{name}")
 
     made[shape.cls] = check_fields  # also for structs of this class inside it
     for field in shape.fields:
@@ -84,6 +86,8 @@ def _union_check(shape: Any, made: Made) -> Check | None:
             structs[member.cls] = check
         elif check is not None:
             others.append(check)
+    if not structs and len(others) == 1:
+        return others[0]  # `Name | None`, most often
 
     def check_member(value: Any, path: str) -> None:
         for check in [structs[type(value)]] if type(value) in structs else others:

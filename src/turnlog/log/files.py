@@ -28,7 +28,8 @@ class WriterLock:
                 # SQLite names the write-ahead log after the database: with two names there would be two.
                 problem = "has a second name (a hard link), under which another process could write it"
                 raise StoreError(f"{path.name} {problem}; remove one, or copy it with `turnlog backup`")
-            self._opened = [identity(path), identity(self._lock_path)]
+            self._checked = [str(path), str(self._lock_path)]  # for every write: no path is built again
+            self._opened = [identity(name) for name in self._checked]
         except BaseException:
             self._file.close()
             raise
@@ -36,7 +37,7 @@ class WriterLock:
     def check(self) -> None:
         """Raise `StoreError` if the database or the lock was removed or replaced since it was opened."""
         try:
-            found = [identity(self._path), identity(self._lock_path)]
+            found = [identity(name) for name in self._checked]
         except FileNotFoundError:
             found = []
         if found != self._opened:
@@ -76,9 +77,9 @@ def open_for_owner(path: Path, mode: str) -> IO[bytes]:
     return cast(IO[bytes], open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600)))
 
 
-def identity(path: Path) -> tuple[int, int]:
+def identity(name: str) -> tuple[int, int]:
     """Return device and inode of a file."""
-    status = path.stat()
+    status = os.stat(name)
     return status.st_dev, status.st_ino
 
 

@@ -82,6 +82,7 @@ class Log:
         self._watcher = None if writable else asyncio.create_task(self._watch())
         self._readers = ThreadPoolExecutor(max(store.readers, 1), "turnlog-reader")
         self.tails: dict[str, Tail] = {}
+        self._appends: dict[str, int] = {}  # by session: those under way, whose rows are not in its tail
         self._closed = False
 
     @property
@@ -109,6 +110,17 @@ class Log:
         if head is None:
             raise NotFound(f"no session {session_id[:80]}")
         return head
+
+    async def last_seq(self, session_id: str) -> int:
+        """Return the seq of the last event; `NotFound` if there is no session.
+
+        Where a session is followed in the process that writes, its tail has every row of the store, unless an
+        append is under way. Then nothing is read.
+        """
+        tail = self.tails.get(session_id)
+        if tail is None or not tail.is_current or session_id in self._appends or self._writer is None:
+            return (await self.info(session_id)).last
+        return tail.last
 
     async def sessions(self) -> list[Head]:
         """All sessions, the oldest first."""
@@ -192,15 +204,27 @@ class Log:
         """
         expected = Expected(expected_last, expected_rank, expected_members_seq)
         ts_ms, batch = self._clock(), tuple(events)
-        return self._submit(
-            lambda store: write(store, session_id, batch, expected, fence, ts_ms),
-            lambda written: self._publish(session_id, *written),
-        )
+        return self._append(session_id, lambda store: write(store, session_id, batch, expected, fence, ts_ms))
 
     async def restore(self, session_id: str, work: Callable[[Store], tuple[T, list[Row], str]]) -> T:
         """Add rows made elsewhere, as an append does; `work` returns its result, the rows and the epoch."""
-        result: T = await self._submit(work, lambda written: self._publish(session_id, *written))
+        result: T = await self._append(session_id, work)
         return result
+
+    def _append(self, session_id: str, work: Callable[[Store], Any]) -> asyncio.Future[Any]:
+        """Submit work that adds rows, and count it until they are in the tail."""
+        done = self._submit(
+            work,
+            lambda written: self._publish(session_id, *written),
+            on_settled=partial(self._note_settled, session_id),
+        )
+        self._appends[session_id] = self._appends.get(session_id, 0) + 1
+        return done
+
+    def _note_settled(self, session_id: str) -> None:
+        self._appends[session_id] -= 1
+        if not self._appends[session_id]:
+            del self._appends[session_id]
 
     def _publish(self, session_id: str, result: T, rows: list[Row], epoch: str) -> T:
         tail = self.tails.get(session_id)
@@ -505,10 +529,11 @@ class Log:
         after: Callable[[Any], Any] = lambda result: result,
         *,
         writes: bool = True,
+        on_settled: Callable[[], None] | None = None,
     ) -> asyncio.Future[Any]:
         if self._writer is None:
             raise StoreError("this log was opened for reading only")
-        return self._writer.submit(work, after, writes)
+        return self._writer.submit(work, after, writes, on_settled)
 
     def _begin_probe(self) -> None:
         if self._probe is None or self._probe.done():

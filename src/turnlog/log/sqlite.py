@@ -7,6 +7,7 @@ session gets a new epoch.
 """
 
 import logging
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -76,6 +77,10 @@ log = logging.getLogger("turnlog.log")
 
 SESSIONS = 10_000  # so many sessions the writer knows by heart
 LAST_ID = "\U0010ffff"  # no id is larger: all of them are looked up
+# Ids of `ids.new_id` begin with a time, whose first digit is 0 until the year 2527. Derived ids are hashes: a
+# large one would hide that all timed ids after it are new, so they are not compared with each other.
+TIMED_ID = re.compile("evt_0.{7}-.{4}-7", re.DOTALL).match
+MAX_TIMED_ID = "select max(id) from event where session = ? and id glob 'evt_0???????-????-7*'"
 
 
 class SqliteStore:
@@ -212,8 +217,9 @@ class SqliteStore:
 
     def _flush(self) -> None:
         """Insert what was put, in one go."""
-        self._writer.executemany(INSERT_EVENT, self._pending)
-        self._pending.clear()
+        if self._pending:
+            self._writer.executemany(INSERT_EVENT, self._pending)
+            self._pending.clear()
 
     def head(self, session_id: str) -> Head | None:
         if session_id not in self._heads:
@@ -262,7 +268,8 @@ class SqliteStore:
 
     def find(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
         newest = self._newest_id(session_id)
-        older = [event_id for event_id in event_ids if event_id <= newest]  # ids rise with time: mostly none
+        # Ids rise with time: mostly none is looked up.
+        older = [event_id for event_id in event_ids if event_id <= newest or not TIMED_ID(event_id)]
         found = {event_id: self._find(session_id, event_id) for event_id in older}
         return {event_id: row for event_id, row in found.items() if row}
 
@@ -278,10 +285,9 @@ class SqliteStore:
         return Row(*rows[0])
 
     def _newest_id(self, session_id: str) -> str:
-        """The largest event id of a session."""
+        """The largest event id of a session that has a time."""
         if session_id not in self._newest:
-            query = "select max(id) from event where session = ?"
-            found = self._writer.execute(query, (self._heads[session_id][0],)).fetchone()[0]
+            found = self._writer.execute(MAX_TIMED_ID, (self._heads[session_id][0],)).fetchone()[0]
             self._newest[session_id] = found if isinstance(found, str) else "" if found is None else LAST_ID
         return self._newest[session_id]
 
@@ -303,7 +309,7 @@ class SqliteStore:
             )
             for row, event_id, ts, chain, span in rows
         ]
-        newest = max([new.id for new in rows], default="")
+        newest = max([new.id for new in rows if TIMED_ID(new.id)], default="")
         self._newest[head.session_id] = max(self._newest_id(head.session_id), newest)
         for mark in marks:
             self._put_span(number, mark)

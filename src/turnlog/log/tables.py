@@ -85,6 +85,10 @@ INSERT_EVENT = """insert into event (session, seq, id, ts, span, type, chain, cr
 INSERT_SPAN = """insert or replace into span (session, key, trace, first, last, agent, crc)
     values (?, ?, ?, ?, ?, ?, ?)"""
 
+MEMBERS = json.Decoder(dict[str, tuple[str, ...]])
+INVITES = json.Decoder(dict[str, OpenInvite])
+ACTIVITY = json.Decoder(dict[str, int])
+
 
 def intact(crc: int, *values: Any) -> bool:
     """For SQL: whether a row of the span index is what was written."""
@@ -121,19 +125,19 @@ def make_head(row: tuple[Any, ...]) -> Head:
     *plain, members, creator, invites, members_seq, closed, activity = row[1:-1]
     return Head(
         *plain,  # type: ignore[misc]
-        members=decoded(members, dict[str, tuple[str, ...]]),
+        members=decoded(members, MEMBERS),
         creator=creator,
-        invites=decoded(invites, dict[str, OpenInvite]),
+        invites=decoded(invites, INVITES),
         members_seq=members_seq,
         closed=bool(closed),
-        activity=decoded(activity, dict[str, int]),
+        activity=decoded(activity, ACTIVITY),
     )
 
 
-def decoded(column: Any, kind: type[dict[str, T]]) -> dict[str, T]:
+def decoded(column: Any, decoder: json.Decoder[dict[str, T]]) -> dict[str, T]:
     """A map in a column of a head; one that is damaged is empty, and its checksum does not match."""
     try:
-        return json.decode(column, type=kind)
+        return decoder.decode(column)
     except (DecodeError, TypeError, UnicodeError):
         return {}
 
@@ -179,7 +183,7 @@ def listed_heads(
     for active_ms, session_id, *row in connection.execute(query, values):
         if row[0] is None:
             continue  # a row of the list that is damaged: `verify` finds it
-        found.append((Place(active_ms, session_id), checked_head(make_head(tuple(row)), row[-1])))
+        found.append((Place(active_ms, session_id), checked_head(tuple(row))))
     return found
 
 
@@ -221,8 +225,10 @@ def numbered_head(
     row = connection.execute(f"{HEADS} where name = ?", (session_id,)).fetchone()
     if row is None:
         return None
-    head = make_head(row)
-    if checked and checked_head(head, row[-1]).session_id != session_id:
+    if not checked:
+        return row[0], make_head(row)
+    head = checked_head(row)
+    if head.session_id != session_id:
         raise Damaged(session_id, -1, -1, BAD_RECORD)
     return row[0], head
 
@@ -240,11 +246,11 @@ def is_whole_blob(name: Any, media_type: Any, data: Any, crc: int) -> bool:
     return whole and values_checksum(name, media_type) == crc
 
 
-def checked_head(head: Head, crc: int) -> Head:
-    """A head that is what was written; another is `Damaged`."""
-    if not is_whole(head, crc):
-        raise Damaged(str(head.session_id), -1, -1, BAD_RECORD)
-    return head
+def checked_head(row: tuple[Any, ...]) -> Head:
+    """A head from (number, its columns, checksum); `Damaged` if the columns are not what was written."""
+    if values_checksum(*row[1:-1]) != row[-1]:
+        raise Damaged(str(row[1]), -1, -1, BAD_RECORD)
+    return make_head(row)
 
 
 def rank_at(connection: sqlite3.Connection, number: int, session_id: str, seq: int) -> int:

@@ -25,6 +25,11 @@ class Tail:
         self._bytes = 0
         self._shared: tuple[int, Page] | None = None
 
+    @property
+    def is_current(self) -> bool:
+        """Whether it has missed nothing and goes on."""
+        return self.joined and not self.closed and bool(self.epoch)
+
     def extend(self, rows: Sequence[Row]) -> None:
         """Take committed rows and wake the followers."""
         self._rows.extend(rows)

@@ -18,10 +18,13 @@ from turnlog.log.store import Store
 
 
 class Job(NamedTuple):
+    """Work, and who is told of it: `after` with what was stored, `on_settled` also of what was not."""
+
     work: Callable[[Store], Any]
     after: Callable[[Any], Any]
     done: asyncio.Future[Any]
     writes: bool = True
+    on_settled: Callable[[], None] | None = None
 
 
 class WriteHealth:
@@ -38,17 +41,23 @@ class WriteHealth:
 
     def note(self, jobs: list[Job], outcomes: list[Any]) -> None:
         """Take the outcomes of a group into account. What was refused, or only read, says nothing."""
-        if any(isinstance(one, StoreError) and not isinstance(one, Damaged) for one in outcomes):
-            if not self.is_failing:
-                self.is_failing = True
-                self._on_failure()
-        elif any(
-            job.writes and not isinstance(one, Exception) for job, one in zip(jobs, outcomes, strict=True)
-        ):
+        has_stored = False
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if not isinstance(outcome, Exception):
+                has_stored = has_stored or job.writes
+            elif isinstance(outcome, StoreError) and not isinstance(outcome, Damaged):
+                self._note_failure()
+                return
+        if has_stored:
             was_failing, self.is_failing = self.is_failing, False
             self.stored_s = time.time()
             if was_failing:
                 self.on_recovery()
+
+    def _note_failure(self) -> None:
+        if not self.is_failing:
+            self.is_failing = True
+            self._on_failure()
 
 
 class Writer:
@@ -64,13 +73,17 @@ class Writer:
         self._thread.start()
 
     def submit(
-        self, work: Callable[[Store], Any], after: Callable[[Any], Any], writes: bool = True
+        self,
+        work: Callable[[Store], Any],
+        after: Callable[[Any], Any],
+        writes: bool = True,
+        on_settled: Callable[[], None] | None = None,
     ) -> asyncio.Future[Any]:
         """Queue work. When it is durable, `after` is called on the loop and the future gets its result."""
         if self._closed:
             raise Unavailable("the log is closed")
         done: asyncio.Future[Any] = self._loop.create_future()
-        self._jobs.put(Job(work, after, done, writes))
+        self._jobs.put(Job(work, after, done, writes, on_settled))
         return done
 
     async def close(self) -> None:
@@ -101,12 +114,16 @@ class Direct:
         self._closed = False
 
     def submit(
-        self, work: Callable[[Store], Any], after: Callable[[Any], Any], writes: bool = True
+        self,
+        work: Callable[[Store], Any],
+        after: Callable[[Any], Any],
+        writes: bool = True,
+        on_settled: Callable[[], None] | None = None,
     ) -> asyncio.Future[Any]:
         """Do the work now; its result comes with the loop's next round, as from a thread."""
         if self._closed:
             raise Unavailable("the log is closed")
-        job = Job(work, after, self._loop.create_future(), writes)
+        job = Job(work, after, self._loop.create_future(), writes, on_settled)
         self._loop.call_soon(settle, [job], commit(self._store, [job]), self._health)
         return job.done
 
@@ -157,6 +174,8 @@ def settle(jobs: list[Job], outcomes: list[Any], health: WriteHealth) -> None:
     """Hand the outcomes on; whoever asked may not be waiting any more, but what is done is done."""
     health.note(jobs, outcomes)
     for job, outcome in zip(jobs, outcomes, strict=True):
+        if job.on_settled is not None:
+            job.on_settled()
         if isinstance(outcome, Exception):
             if not job.done.cancelled():
                 job.done.set_exception(outcome)

@@ -12,8 +12,8 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from types import FrameType
@@ -114,19 +114,16 @@ class Connection(HttpToolsProtocol):
         return cycle is None or cycle.response_complete
 
     def on_url(self, url: bytes) -> None:
-        with self._refusing():
-            self._head.count_url(len(url))
+        self._check(self._head.count_url, len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        with self._refusing():
-            self._head.count_field()
+        self._check(self._head.count_field)
         if not self._head.is_complete:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        with self._refusing():
-            self._head.complete(self.headers)
+        self._check(self._head.complete, self.headers)
         if self._limit is not None:
             self._limit.discard_silent(self)
         super().on_headers_complete()
@@ -135,11 +132,10 @@ class Connection(HttpToolsProtocol):
         self._head.count_body()
         super().on_body(body)
 
-    @contextmanager
-    def _refusing(self) -> Iterator[None]:
+    def _check(self, check: Callable[..., None], *args: object) -> None:
         """Keep the reason of a refusal: the parser reports every exception of a callback as its own error."""
         try:
-            yield
+            check(*args)
         except RequestRefused as refused:
             self._refused = refused
             raise

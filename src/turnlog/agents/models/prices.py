@@ -9,6 +9,7 @@ cache or written to it; so nothing is subtracted, and the size of the input is t
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from turnlog.events import Cost, Usage
@@ -44,6 +45,7 @@ PRICES: dict[str, Price] = {
 }
 
 
+@lru_cache(64)  # the models of a process are few, and each name is searched for every id of the table
 def price_of(model: str) -> Price | None:
     """The price of a model, if the table knows it."""
     named = [known for known in PRICES if re.search(FORM.format(id=re.escape(known)), model)]
