@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PURE := src/turnlog/events/*,src/turnlog/parse/*,src/turnlog/state/*,src/turnlog/wire/*
 # Workers take files in the order of the folders, so that the long ones begin first and short ones fill the end.
 FILES := --dist loadfile --no-loadscope-reorder
-WEB := $(shell find web/console -type f) $(wildcard web/client/*.js) web/build.mjs web/package-lock.json
+WEB := $(shell find web/console -type f) $(shell find web/client -name '*.js') web/build.mjs web/package-lock.json
 BUILD := pyproject.toml $(wildcard requirements/*.lock) hatch_build.py $(WEB)
 
 COVERING := tests/unit tests/contract tests/statements $(wildcard tests/test_*.py)  # without processes of their own

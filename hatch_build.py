@@ -59,7 +59,7 @@ def wheel_node() -> Node | None:
 def sources() -> Iterator[Path]:
     """Every file that the console is made of."""
     yield from sorted(path for path in (WEB / "console").rglob("*") if path.is_file())
-    yield from sorted((WEB / "client").glob("*.js"))
+    yield from sorted((WEB / "client").rglob("*.js"))
     yield from (WEB / "build.mjs", LOCK)
 
 

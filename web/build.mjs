@@ -1,6 +1,6 @@
 // Bundles the console: node build.mjs OUT. OUT then holds index.html, console.js with its chunks, console.css, a
-// gzip twin of each script and style, and LICENSES.txt with the licence of every package inside. The same sources
-// and the same lock give the same bytes.
+// compressed copy (.gz) of each, the icon, and LICENSES.txt with the licence of every bundled package. The same
+// sources and the same lock file give the same bytes.
 
 import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -12,49 +12,35 @@ import { build } from "esbuild";
 const WEB = fileURLToPath(new URL(".", import.meta.url));
 const SOURCES = join(WEB, "console");
 
-/** A style that a script imports is put on by it: parts of the page that load late bring their own. */
-const worn = {
-  name: "worn",
+/** Turn a stylesheet that a script imports into a script that adopts it, so that lazy chunks bring their styles. */
+const inlineCss = {
+  name: "inline-css",
   setup({ onResolve, onLoad, esbuild }) {
     onResolve({ filter: /\.css$/ }, ({ kind, path, resolveDir }) =>
-      kind === "import-statement" ? { path: join(resolveDir, path), namespace: "worn" } : undefined,
+      kind === "import-statement" ? { path: join(resolveDir, path), namespace: "inline-css" } : undefined,
     );
-    onLoad({ filter: /.*/, namespace: "worn" }, async ({ path }) => {
+    onLoad({ filter: /.*/, namespace: "inline-css" }, async ({ path }) => {
       const { code } = await esbuild.transform(readFileSync(path, "utf8"), {
         loader: "css",
         minify: true,
         target: "es2022",
       });
-      const contents = `import { wear } from "./wear.js"; wear(${JSON.stringify(code.trim())});`;
+      const contents = `import { adoptStyles } from "./ui/adopt-styles.js"; adoptStyles(${JSON.stringify(code.trim())});`;
       return { contents, resolveDir: SOURCES };
     });
   },
 };
 
-/** The parts of marked that we take, without the whole that it makes of them at once, which a bundler must keep. */
-const parts = {
-  name: "parts",
-  setup({ onLoad }) {
-    onLoad({ filter: /marked\.esm\.js$/ }, ({ path }) => {
-      const source = readFileSync(path, "utf8");
-      const END = /var \w+=new \w+;function \w+\(\w+,\w+\)\{return \w+\.parse\(.*export\{(.*?)\}.*$/s;
-      const [whole, names] = END.exec(source);
-      const taken = names.split(",").filter((name) => /as (Lexer|Parser|Renderer|Tokenizer|getDefaults)$/.test(name));
-      return { contents: `${source.slice(0, -whole.length)}export{${taken}}` };
-    });
-  },
-};
-
-/** The scripts and the style, in memory, and what esbuild knows of them. */
-async function bundled() {
+/** Bundle in memory; return the files by name, and esbuild's metafile. */
+async function bundle() {
   const { outputFiles, metafile } = await build({
     absWorkingDir: WEB,
     entryPoints: [
-      { in: join(SOURCES, "main.js"), out: "console" },
-      { in: join(SOURCES, "console.css"), out: "console" },
+      { in: join(SOURCES, "app/app-shell.js"), out: "console" },
+      { in: join(SOURCES, "app/console.css"), out: "console" },
     ],
     bundle: true,
-    plugins: [worn, parts],
+    plugins: [inlineCss],
     splitting: true,
     format: "esm",
     target: "es2022",
@@ -70,15 +56,15 @@ async function bundled() {
   return { files: new Map(files.sort(([one], [other]) => (one < other ? -1 : 1))), metafile };
 }
 
-/** The packages that went in, by the paths of their files. */
-function packages(metafile) {
-  const named = /^node_modules\/((?:@[^/]+\/)?[^/]+)\//;
-  const names = Object.keys(metafile.inputs).map((path) => named.exec(path)?.[1]);
+/** Return the names of the bundled packages, sorted. */
+function packageNames(metafile) {
+  const pattern = /^node_modules\/((?:@[^/]+\/)?[^/]+)\//;
+  const names = Object.keys(metafile.inputs).map((path) => pattern.exec(path)?.[1]);
   return [...new Set(names.filter(Boolean))].sort();
 }
 
-/** A package's name, version and licence, in its own words. */
-function licence(name) {
+/** Return a package's name, version and licence text. Throws if it has no licence file. */
+function licenceText(name) {
   const folder = join(WEB, "node_modules", name);
   const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   const files = readdirSync(folder)
@@ -89,27 +75,28 @@ function licence(name) {
   return [`${name} ${version} (${license})`, ...texts].join("\n\n");
 }
 
-/** The files a browser takes to show a conversation: the page, the style, the script and what that imports. */
+/** Return the files that a browser loads to show a conversation. */
 function firstLoad(metafile) {
-  const isText = ([, { entryPoint }]) => entryPoint === "console/text.js"; // asked for at once, waited for by nobody
-  const [[texts]] = Object.entries(metafile.outputs).filter(isText);
-  const wanted = new Set(["out/console.js", texts]);
-  for (const path of wanted) {
+  // the chat loads this chunk as soon as the server has answered
+  const isMessageText = ([, { entryPoint }]) => entryPoint === "console/chat/message-text.js";
+  const [[messageText]] = Object.entries(metafile.outputs).filter(isMessageText);
+  const paths = new Set(["out/console.js", messageText]);
+  for (const path of paths) {
     const { imports } = metafile.outputs[path];
-    imports.filter(({ kind }) => kind === "import-statement").forEach((one) => wanted.add(one.path));
+    imports.filter(({ kind }) => kind === "import-statement").forEach((one) => paths.add(one.path));
   }
-  return ["index.html", "console.css", ...[...wanted].map((path) => basename(path))];
+  return ["index.html", "console.css", ...[...paths].map((path) => basename(path))];
 }
 
-/** The page, with what it needs named at once: a browser that finds it in the scripts asks later. */
-function pageOf(needed) {
-  const chunks = needed.filter((name) => name.startsWith("chunk-"));
+/** Return index.html with preload links: without them a browser asks for a chunk when it has read the one before. */
+function pageWithPreloads(names) {
+  const chunks = names.filter((name) => name.startsWith("chunk-"));
   const links = chunks.map((name) => `<link rel="modulepreload" href="${name}">\n`);
   return readFileSync(join(SOURCES, "index.html"), "utf8").replace(/(?=<script)/, links.join(""));
 }
 
-/** Puts the files into a folder, each whole or not at all, and takes away what else was there. */
-function place(files, folder) {
+/** Write files into a folder and remove all others. Each file is replaced at once: a server may be reading it. */
+function writeFiles(files, folder) {
   mkdirSync(folder, { recursive: true });
   for (const [name, bytes] of files) {
     writeFileSync(join(folder, `${name}.new`), bytes);
@@ -121,23 +108,22 @@ function place(files, folder) {
 }
 
 const out = process.argv[2] ?? join(WEB, "..", "src", "turnlog", "server", "console");
-const { files, metafile } = await bundled().catch(() => process.exit(1)); // esbuild has said what is wrong
+const { files, metafile } = await bundle().catch(() => process.exit(1)); // esbuild has printed the errors
 const needed = firstLoad(metafile);
-const page = Buffer.from(pageOf(needed));
-const zip = (bytes) => gzipSync(bytes, { level: 9, memLevel: 7 }); // shorter blocks fit scripts a little better
-const zipped = new Map([...files, ["index.html", page]].map(([name, bytes]) => [name, zip(bytes)]));
-const twins = [...zipped.keys()].map((name) => [`${name}.gz`, zipped.get(name)]);
-const licences = packages(metafile)
-  .map(licence)
+const page = Buffer.from(pageWithPreloads(needed));
+const sources = new Map([...files, ["index.html", page]]);
+const compressed = new Map([...sources].map(([name, bytes]) => [name, gzipSync(bytes, { level: 9 })]));
+const copies = [...compressed].map(([name, bytes]) => [`${name}.gz`, bytes]);
+const licences = packageNames(metafile)
+  .map(licenceText)
   .join(`\n\n${"-".repeat(80)}\n\n`);
-const icon = readFileSync(join(SOURCES, "favicon.svg"));
 const others = [
-  ["favicon.svg", icon],
+  ["favicon.svg", readFileSync(join(SOURCES, "favicon.svg"))],
   ["LICENSES.txt", `${licences}\n`],
 ];
-place(new Map([["index.html", page], ...files, ...twins, ...others]), out);
+writeFiles(new Map([["index.html", page], ...files, ...copies, ...others]), out);
 
 const kB = (bytes) => `${(bytes / 1000).toFixed(1)} kB`;
-const first = needed.reduce((sum, name) => sum + zipped.get(name).length, 0);
-const sizes = [...files].map(([name, bytes]) => `${name} ${kB(bytes.length)} (${kB(zipped.get(name).length)})`);
-console.log(`console: a conversation takes ${kB(first)} gzip; ${sizes.join(", ")}`);
+const total = needed.reduce((sum, name) => sum + compressed.get(name).length, 0);
+const sizes = [...files].map(([name, bytes]) => `${name} ${kB(bytes.length)} (${kB(compressed.get(name).length)})`);
+console.log(`console: a conversation takes ${kB(total)} gzip; ${sizes.join(", ")}`);

@@ -12,7 +12,7 @@ from tests.e2e.console import LIMIT_MS, chat, context_of, live, opened, say
 from tests.e2e.harness import Server, running
 
 APP = "tests.e2e.conversation_apps:app"
-EMPTY = "Nothing has been said yet."
+EMPTY = "No messages yet."
 MARKDOWN = """Press <kbd>Esc</kbd> or<br>wait.
 
 - [x] done
@@ -101,7 +101,7 @@ def test_call_that_a_person_approved_says_what_the_risk_is_and_who_approved(page
 def test_approval_of_a_call_that_only_reads_has_a_strong_button(page: Page) -> None:
     say(page, "read")
     ask = page.locator("tl-ask")
-    expect(ask).to_contain_text("It reads, and changes nothing", timeout=LIMIT_MS)
+    expect(ask).to_contain_text("It reads data and changes nothing", timeout=LIMIT_MS)
     expect(ask.locator("button.strong")).to_have_text("Approve")
     ask.get_by_role("button", name="Deny").click()
     shown(page, "Denied by local")
@@ -304,7 +304,7 @@ def test_message_without_a_line_is_sent_once_when_the_line_is_back(chrome: Brows
         expect(page.locator("#connection")).to_have_text("Reconnecting", timeout=LIMIT_MS)
         expect(page.locator(".columns")).to_have_attribute("data-offline", "")
         say(page, "later")
-        expect(page.get_by_text("Your message is sent when the line is back.")).to_be_visible()
+        expect(page.get_by_text("Your message will be sent when the connection is back.")).to_be_visible()
         expect(box(page)).to_have_value("later")
         with running(APP, tmp_path, server.port):
             page.evaluate("dispatchEvent(new Event('online'))")

@@ -160,7 +160,7 @@ def test_a_server_that_comes_back_with_another_log_leaves_nothing_of_the_old_one
             server.kill()
         expect(page.locator("#connection")).to_have_text("Reconnecting", timeout=LIMIT_MS)
         say(page, "Are you there?")
-        expect(page.get_by_text("Your message is sent when the line is back.")).to_be_visible()
+        expect(page.get_by_text("Your message will be sent when the connection is back.")).to_be_visible()
         expect(box(page)).to_have_value("Are you there?")
         for file in tmp_path.glob("log.db*"):
             if file.suffix != ".key":
@@ -190,7 +190,7 @@ def test_what_waits_two_agents_deep_is_in_sight_and_answered_once(
     say(page, "dare Oslo")
     for name in ("Approve", "Yes"):
         expect(button(page, name)).to_be_visible(timeout=LIMIT_MS)  # nobody has unfolded anything
-    expect(page.get_by_text("2 things wait for you")).to_be_visible()
+    expect(page.get_by_text("2 questions need your answer")).to_be_visible()
     other = opened(context, page.url)
     for name in ("Approve", "Yes"):
         expect(button(other, name)).to_be_visible(timeout=LIMIT_MS)
@@ -358,12 +358,12 @@ def test_back_and_forth_between_sessions_each_with_what_is_written_there(page: P
     first = page.url
     box(page).fill("for the first")
     button(page, "New session of desk").click()
-    shown(page, "Nothing has been said yet.")
+    shown(page, "No messages yet.")
     second = page.url
     box(page).fill("for the second")
     for url, text, words in (
         (first, "I heard: hello", "for the first"),
-        (second, "Nothing", "for the second"),
+        (second, "No messages yet", "for the second"),
     ):
         page.evaluate("history.back()" if url == first else "history.forward()")
         expect(page).to_have_url(url)

@@ -100,4 +100,4 @@ def test_console_of_an_empty_session_says_that_nothing_has_been_said(
     context: BrowserContext, server: Server
 ) -> None:
     page = opened(context, f"{server.url}/?session={server.session()}")
-    expect(chat(page)).to_contain_text("Nothing has been said yet")
+    expect(chat(page)).to_contain_text("No messages yet")

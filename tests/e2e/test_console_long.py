@@ -13,7 +13,7 @@ from tests.e2e.console_logs import long_session
 from tests.e2e.harness import running
 
 COUNT = "selector => document.querySelectorAll(`${selector} *`).length"
-HELD = "document.querySelector('tl-console').session.record.events.length"
+HELD = "document.querySelector('tl-console').session.log.events.length"
 
 
 def elements_of(browser: Browser, folder: Path, events: int) -> tuple[int, int]:

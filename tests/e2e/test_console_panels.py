@@ -151,13 +151,13 @@ def test_session_list_with_a_form_that_waits_says_so_and_marks_the_title(
     page = at(context, server, "events")
     say(page, "form")
     listed = page.locator(".sessions [aria-current]")
-    expect(listed).to_contain_text("waits for you")
+    expect(listed).to_contain_text("needs your answer")
     expect(page).to_have_title(re.compile("^● "))
     page.get_by_label("Weight").fill("70")
     page.get_by_label("Name").fill("Ada")
     page.get_by_role("button", name="Save").click()
     expect(chat(page)).to_contain_text("Thank you, Ada: 70.")
-    expect(listed).not_to_contain_text("waits for you")
+    expect(listed).not_to_contain_text("needs your answer")
 
 
 def test_session_list_has_the_session_on_top_in_which_something_happened_last(

@@ -1,6 +1,6 @@
 """Texts of shapes that a markdown parser takes a square of steps for, in the console.
 
-`web/tests/bounds.test.mjs` counts the steps; here a page shows such texts, and answers afterwards.
+`web/tests/bounded-marked.test.mjs` counts the steps; here a page shows such texts, and answers afterwards.
 """
 
 import asyncio

@@ -45,13 +45,13 @@ def test_a_sub_agent_asks_the_page_from_inside_the_call_of_its_caller(
     asked = card(page, "scout").locator("tl-call").get_by_label("Call of confirm")
     expect(asked).to_have_attribute("data-state", "waiting", timeout=LIMIT_MS)
     expect(asked).to_contain_text("Is Oslo far?")
-    expect(page.get_by_text("1 thing waits for you")).to_be_visible()
+    expect(page.get_by_text("1 question needs your answer")).to_be_visible()
     card(page, "scout").locator("summary", has_text="Scout").first.click()
     expect(asked.get_by_role("button", name="Yes")).to_be_visible()  # what waits cannot be folded away
     asked.get_by_role("button", name="Yes").click()
     shown(page, "Done: The expert says true, then.")
     expect(asked).to_have_attribute("data-state", "done")
-    expect(page.get_by_text("thing waits for you")).to_have_count(0)
+    expect(page.get_by_text("question needs your answer")).to_have_count(0)
     assert errors == []
 
 

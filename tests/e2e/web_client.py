@@ -28,7 +28,7 @@ def found(name: str) -> Path:
 
 def fulfil(route: Route) -> None:
     """A file, with the headers of the server's own page."""
-    name = route.request.url.partition("?")[0].rpartition("/")[2] or "index.html"
+    name = route.request.url.partition("?")[0].partition("/reader/")[2] or "index.html"
     path = found(name)
     route.fulfill(body=path.read_text(), content_type=KINDS[path.suffix], headers=PAGE_HEADERS)
 

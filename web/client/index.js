@@ -1,13 +1,13 @@
-/** A client for Turnlog: follow sessions, fold what they say, send what people do. */
+/** The client for Turnlog: follow sessions, fold their events, send messages and answers. */
 
-export * from "./client.js";
-export * from "./connect.js";
-export * from "./documents.js";
-export * from "./errors.js";
-export * from "./meters.js";
-export * from "./names.js";
-export * from "./pending.js";
-export * from "./roster.js";
-export * from "./transcript.js";
-export * from "./tree.js";
-export * from "./views.js";
+export * from "./api/client.js";
+export * from "./api/errors.js";
+export * from "./folds/documents.js";
+export * from "./folds/meters.js";
+export * from "./folds/names.js";
+export * from "./folds/pending.js";
+export * from "./folds/roster.js";
+export * from "./folds/transcript.js";
+export * from "./folds/tree.js";
+export * from "./transport/connect.js";
+export * from "./views/views.js";

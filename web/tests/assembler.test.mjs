@@ -1,11 +1,11 @@
-// The JavaScript reader of the dialect `blocks` on the vectors it shares with Python.
+// The assembler of the dialect `blocks`, on the vectors shared with Python.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { Assembler } from "../client/assembler.js";
-import { Decoder } from "../client/sse.js";
+import { Assembler } from "../client/blocks/assembler.js";
+import { Decoder } from "../client/transport/sse.js";
 
 const read = (path) => JSON.parse(readFileSync(new URL(path, import.meta.url), "utf-8"));
 const VECTORS = read("../../tests/vectors/wire/assemble.json").cases;
@@ -123,6 +123,6 @@ test("many rollbacks leave nothing behind", () => {
     assembler.feed(said("tool_result", "x", false, CALL));
     assembler.feed(said("rollback", '{"blocks":2}', true));
   }
-  const { order, spoken, open, texts, calls } = assembler.agents.get("a1");
-  assert.deepEqual([order, spoken, open.size, texts, calls.get("t1")], [[], [], 0, [], []]);
+  const { order, modelBlocks, open, texts, calls } = assembler.agents.get("a1");
+  assert.deepEqual([order, modelBlocks, open.size, texts, calls.get("t1")], [[], [], 0, [], []]);
 });

@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Transcript } from "../client/transcript.js";
+import { Transcript } from "../client/folds/transcript.js";
 import { folded, logOf } from "./vectors.mjs";
 
-const seen = (entry) => folded(new Transcript(() => true), logOf([entry])).seenIn([]).length;
+const seen = (entry) => folded(new Transcript(() => true), logOf([entry])).visibleTo([]).length;
 
 test("an event of the application with a field channel is for everybody", () => {
   assert.equal(seen({ type: "shop.pick_contact", origin: "ui", payload: { channel: "email" } }), 1);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { test } from "node:test";
 
-import { Client, Conflict, Invalid, NotFound, Refused, TooMany, Unreachable } from "../client/index.js";
+import { Client, Conflict, HttpError, Invalid, NotFound, TooMany, Unreachable } from "../client/index.js";
 
 const says =
   (status, body = {}, headers = {}) =>
@@ -94,7 +94,7 @@ for (const [status, kind] of [
   [400, Invalid],
   [404, NotFound],
   [409, Conflict],
-  [413, Refused],
+  [413, HttpError],
 ]) {
   test(`${status} is thrown at once, with what the server said`, async (t) => {
     const fault = { code: "VALIDATION_ERROR", message: "a must be a text", details: {} };
@@ -201,7 +201,10 @@ test("a key that no header can hold is the caller's fault, and nothing is sent",
 test("a refusal that says it is JSON and says nothing is one", async (t) => {
   const empty = (response) => response.writeHead(502, { "content-type": "application/json" }).end();
   const { client, requests } = await serving(t, empty);
-  await assert.rejects(client.me(), (error) => error instanceof Refused && error.message === "the server answered 502");
+  await assert.rejects(
+    client.me(),
+    (error) => error instanceof HttpError && error.message === "the server answered 502",
+  );
   assert.equal(requests.length, 4);
 });
 

@@ -1,15 +1,15 @@
-// A feed that is closed at any moment says nothing more, asks nothing more and leaves no timer behind.
+// A feed that is closed at any moment calls no hook, sends no request and leaves no timer behind.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 
-import { connect } from "../client/connect.js";
-import { Connection } from "../client/connection.js";
-import { Cursors } from "../client/cursor.js";
-import { Reader } from "../client/reader.js";
-import { Tab } from "../client/tabs.js";
-import { Watchdog } from "../client/watchdog.js";
+import { connect } from "../client/transport/connect.js";
+import { Connection } from "../client/transport/connection.js";
+import { Cursors } from "../client/transport/cursor.js";
+import { SharedConnection } from "../client/transport/shared-connection.js";
+import { Subscription } from "../client/transport/subscription.js";
+import { Watchdog } from "../client/transport/watchdog.js";
 
 const TIMING = { heartbeatMs: 15_000, retryMs: 1000, maxRetryMs: 30_000 };
 
@@ -35,7 +35,13 @@ function connection(t, onState = () => {}, options = {}) {
     },
     onRefused: (status) => told.refused.push(status),
   };
-  told.connection = new Connection({ open, urlOf: () => "", cursors, timing: { ...TIMING, ...options.timing }, hooks });
+  told.connection = new Connection({
+    open,
+    buildUrl: () => "",
+    cursors,
+    timing: { ...TIMING, ...options.timing },
+    hooks,
+  });
   return told;
 }
 
@@ -56,7 +62,7 @@ test("a connection that was refused does not come back when the network does", (
   told.hooks.onEnd({});
   t.mock.timers.tick(1000);
   told.hooks.onEnd({ status: 401 });
-  told.connection.hurry();
+  told.connection.reconnectNow();
   assert.deepEqual([told.opened, told.refused, told.connection.state], [2, [401], "refused"]);
 });
 
@@ -136,15 +142,15 @@ async function follower(t, hooks) {
   const streams = [];
   const open = (_, stream) => {
     streams.push(stream);
-    return { cursors: { places: new Map() }, state: "live", close() {}, hurry() {} };
+    return { cursors: { places: new Map() }, state: "live", close() {}, reconnectNow() {} };
   };
-  const reader = new Reader({ sessions: ["sess_1"], read: JSON.parse, hooks });
-  const tab = new Tab({ name: "shared", reader, connect: open, patienceMs: 0 });
+  const subscription = new Subscription({ sessions: ["sess_1"], parse: JSON.parse, hooks });
+  const tab = new SharedConnection({ name: "shared", subscription, connect: open, timeoutMs: 0 });
   await turn();
   const says = (type, content) => Channel.last.onmessage({ data: { type, ...content } });
   const close = () => {
     tab.close();
-    reader.close();
+    subscription.close();
   };
   return { streams, says, close };
 }

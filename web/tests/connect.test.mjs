@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { test } from "node:test";
 
-import { connect } from "../client/connect.js";
-import { NotFound, NotSignedIn } from "../client/errors.js";
+import { NotFound, NotSignedIn } from "../client/api/errors.js";
+import { connect } from "../client/transport/connect.js";
 
 const TIMING = { retryMs: 2, maxRetryMs: 10 };
 

@@ -1,21 +1,34 @@
-// What the panels of the console are made of, without a browser.
+// The folds and formats of the console's panels, without a browser.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { documents } from "../client/documents.js";
-import { Meters } from "../client/meters.js";
-import { Tree } from "../client/tree.js";
-import { Conversation } from "../console/conversation.js";
-import { changes } from "../console/diff.js";
-import { fenced, fileName, markdown, plain, prose, spoken, visible } from "../console/exports.js";
-import { Invocations, standing } from "../console/invocations.js";
-import { Latest } from "../console/latest.js";
-import { Library, holds, titleOf, wordsOf } from "../console/library.js";
-import { cost, count, duration, size } from "../console/numbers.js";
-import { Record } from "../console/record.js";
-import { Spent } from "../console/spent.js";
-import { Staff, colour, offerWork, sleepers, startSession, wake } from "../console/team.js";
+import { collectDocuments } from "../client/folds/documents.js";
+import { Tree } from "../client/folds/tree.js";
+import { Conversation } from "../console/store/conversation.js";
+import { DocumentIndex, documentTitle, matchesQuery, queryWords } from "../console/store/document-index.js";
+import { Invocations, invocationStatus } from "../console/store/invocations.js";
+import { diffJson } from "../console/store/json-diff.js";
+import { LatestRequest } from "../console/store/latest-request.js";
+import {
+  escapeControls,
+  escapeInline,
+  escapeText,
+  exportFileName,
+  exportMarkdown,
+  fenceCode,
+  neutralizeMarkdown,
+} from "../console/store/markdown-export.js";
+import { SessionLog } from "../console/store/session-log.js";
+import {
+  ProcessStatus,
+  offerWorkCommand,
+  safeColor,
+  sleepingMembers,
+  startSessionCommand,
+  wakeCommand,
+} from "../console/store/team-commands.js";
+import { formatBytes, formatCost, formatCount, formatDuration } from "../console/ui/format.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 for (const [meter, said] of [
@@ -26,17 +39,7 @@ for (const [meter, said] of [
   [{ cost_usd: 0.0123, unpriced: 0, completions: 1 }, "$0.0123"],
   [{ cost_usd: 12.3, unpriced: 1, completions: 2 }, "$12.30, partly unknown"],
 ]) {
-  test(`a cost is ${said}`, () => assert.equal(cost(meter), said));
-}
-
-for (const { name, events } of vectors("state/meters").cases) {
-  test(`the totals are the sums of the meters: ${name}`, () => {
-    const log = logOf(events);
-    const { session } = folded(new Meters(), log).report();
-    const { tokens, ...spent } = folded(new Spent(), log);
-    assert.equal(tokens, (session.input_tokens ?? 0) + (session.output_tokens ?? 0));
-    for (const [name, sum] of Object.entries(spent)) assert.equal(sum, session[name] ?? 0, name);
-  });
+  test(`a cost is ${said}`, () => assert.equal(formatCost(meter), said));
 }
 
 for (const [ms, said] of [
@@ -51,7 +54,7 @@ for (const [ms, said] of [
   [3_600_000, "1 h 0 min"],
   [90_000_000, "1 d 1 h"],
 ]) {
-  test(`${ms} ms are ${said}`, () => assert.equal(duration(ms), said));
+  test(`${ms} ms are ${said}`, () => assert.equal(formatDuration(ms), said));
 }
 
 for (const [bytes, said] of [
@@ -61,10 +64,10 @@ for (const [bytes, said] of [
   [2_000_000, "2.0 MB"],
   [4e12, "4000.0 GB"],
 ]) {
-  test(`${bytes} bytes are ${said}`, () => assert.equal(size(bytes), said));
+  test(`${bytes} bytes are ${said}`, () => assert.equal(formatBytes(bytes), said));
 }
 
-test("large numbers have groups", () => assert.equal(count(1234567), "1,234,567"));
+test("large numbers have groups", () => assert.equal(formatCount(1234567), "1,234,567"));
 
 for (const [name, before, after, expected] of [
   ["nothing", { a: [1, { b: null }] }, { a: [1, { b: null }] }, []],
@@ -97,32 +100,32 @@ for (const [name, before, after, expected] of [
     ],
   ],
 ]) {
-  test(`changes: ${name}`, () => assert.deepEqual(changes(before, after), expected));
+  test(`changes: ${name}`, () => assert.deepEqual(diffJson(before, after), expected));
 }
 
 test("changes are bounded", () => {
   const many = Array.from({ length: 1000 }, (_, index) => index);
-  assert.equal(changes([], many).length, 200);
+  assert.equal(diffJson([], many).length, 200);
 });
 
 test("only what was wanted last is asked for, one at a time", async () => {
   const asked = [];
   let answer;
-  const latest = new Latest(
+  const latest = new LatestRequest(
     (wanted) =>
       new Promise((resolve) => {
         asked.push(wanted);
         answer = resolve;
       }),
   );
-  for (const wanted of [1, 2, 3]) latest.want(wanted);
+  for (const wanted of [1, 2, 3]) latest.request(wanted);
   assert.deepEqual(asked, [1]);
   answer();
   await new Promise(setImmediate);
   assert.deepEqual(asked, [1, 3]);
   answer();
   await new Promise(setImmediate);
-  latest.want(4);
+  latest.request(4);
   assert.deepEqual(asked, [1, 3, 4]);
 });
 
@@ -162,13 +165,13 @@ test("an invocation runs, waits or has ended for a reason", () => {
   const events = logOf(TURN);
   const tree = folded(new Tree(), events);
   const { byId } = folded(new Invocations(), events);
-  const said = [...byId.values()].map((one) => standing(one, tree)[0]);
+  const said = [...byId.values()].map((one) => invocationStatus(one, tree)[0]);
   assert.deepEqual(said, ["running", "handed over", "failed"]);
   const waits = { ...agent("agt_1", "tool.await", { calls: [{ call_id: "c9", tool: "ask", args: {} }] }), seq: 9 };
   const call = { call_id: "c9", tool: "ask", args: {}, executor: "frontend" };
   tree.apply({ ...agent("agt_1", "tool.call", call), seq: 8 });
   tree.apply(waits);
-  assert.deepEqual(standing(byId.get("agt_1"), tree), ["waiting", "busy"]);
+  assert.deepEqual(invocationStatus(byId.get("agt_1"), tree), ["waiting", "busy"]);
 });
 
 test("every invocation of the vectors is shown once", () => {
@@ -186,20 +189,20 @@ test("a long beginning is cut between characters", () => {
   assert.equal(fold.turns.get("tr_1").words, `${"😀".repeat(79)}…`);
 });
 
-test("the library holds the documents that the client makes, on their shelves", () => {
+test("the library holds the documents that the client makes, on their byCategory", () => {
   for (const { events } of vectors("state/documents").cases) {
     const log = logOf(events);
-    const library = folded(new Library(), log);
-    assert.deepEqual(library.byId, documents(log));
+    const library = folded(new DocumentIndex(), log);
+    assert.deepEqual(library.byId, collectDocuments(log));
     let shelved = 0;
-    for (const [category, shelf] of library.shelves) {
+    for (const [category, shelf] of library.byCategory) {
       for (const one of shelf.values()) assert.equal(one.category, category);
       shelved += shelf.size;
     }
     assert.equal(shelved, library.byId.size);
     for (const one of library.byId.values())
       assert(
-        titleOf(one).every((text) => typeof text === "string"),
+        documentTitle(one).every((text) => typeof text === "string"),
         one.id,
       );
   }
@@ -207,14 +210,14 @@ test("the library holds the documents that the client makes, on their shelves", 
 
 test("a document is found by all of the words", () => {
   const document = { id: "artifact:a.html", body: { filename: "a.html", path: "memory/Ships.html" } };
-  assert(holds(document, wordsOf(" ships  a.HTML ")));
-  assert(!holds(document, wordsOf("ships b.html")));
-  assert(holds(document, wordsOf("  ")));
+  assert(matchesQuery(document, queryWords(" ships  a.HTML ")));
+  assert(!matchesQuery(document, queryWords("ships b.html")));
+  assert(matchesQuery(document, queryWords("  ")));
 });
 
 test("commands say what the log knows", () => {
   const staff = folded(
-    new Staff(),
+    new ProcessStatus(),
     logOf([
       { type: "process.start", payload: { process: "server", pid: 1 } },
       { type: "process.start", payload: { process: "model", pid: 2, model: "m" } },
@@ -226,7 +229,7 @@ test("commands say what the log knows", () => {
   const looks = { state: "sleeping", color: "#fff", color_name: "white", eyes: "round" };
   const member = (name, seat, soul) => ({ name, seat, soul, ...looks });
   const awake = { ...member("Orin", 2, ""), state: "alive" };
-  const asleep = sleepers([member("Lyra", 0, "I sort."), null, awake, member("Wren", 3, "")]);
+  const asleep = sleepingMembers([member("Lyra", 0, "I sort."), null, awake, member("Wren", 3, "")]);
   const woken = (has_transcript) => ({
     kind: "wake",
     agents: [
@@ -234,13 +237,13 @@ test("commands say what the log knows", () => {
       { name: "Wren", color: "#fff", color_name: "white", seat: 3, has_soul: false, has_transcript: false },
     ],
   });
-  assert.deepEqual(wake(asleep, staff), woken(false), "what she said is of the session that runs");
+  assert.deepEqual(wakeCommand(asleep, staff), woken(false), "what she said is of the session that runs");
   const start = { kind: "session.start", has_previous_transcript: true, has_artifact_catalog: false };
-  assert.deepEqual(startSession(staff), start);
-  assert.deepEqual(offerWork("Lyra", " a \n\nb"), { kind: "offer_work", agent: "Lyra", jobs: ["a", "b"] });
+  assert.deepEqual(startSessionCommand(staff), start);
+  assert.deepEqual(offerWorkCommand("Lyra", " a \n\nb"), { kind: "offer_work", agent: "Lyra", jobs: ["a", "b"] });
   staff.apply({ type: "process.end", payload: { process: "model", reason: "user_ended" } });
   assert.equal(staff.process, null);
-  assert.deepEqual(wake(asleep, staff), woken(true), "there are messages of an earlier session");
+  assert.deepEqual(wakeCommand(asleep, staff), woken(true), "there are messages of an earlier session");
 });
 
 for (const [text, painted] of [
@@ -251,16 +254,16 @@ for (const [text, painted] of [
   ["#12345", ""],
   ["#fff;x:y", ""],
 ]) {
-  test(`the colour ${text} is ${painted || "not painted"}`, () => assert.equal(colour(text), painted));
+  test(`the colour ${text} is ${painted || "not painted"}`, () => assert.equal(safeColor(text), painted));
 }
 
 test("control characters are spelled out", () => {
-  assert.equal(visible("a\x1b[31m\u202eb\tc\r\nd\re\u0085"), "a\\x1b[31m\\u202eb\tc\nd\\x0de\\x85");
+  assert.equal(escapeControls("a\x1b[31m\u202eb\tc\r\nd\re\u0085"), "a\\x1b[31m\\u202eb\tc\nd\\x0de\\x85");
 });
 
 for (const text of ["plain", "```js\n1\n```", "a ````` b", "~~~", "", "ends\n"]) {
   test(`a fence holds ${JSON.stringify(text)}`, () => {
-    const [first, ...rest] = fenced(text).split("\n");
+    const [first, ...rest] = fenceCode(text).split("\n");
     assert.match(first, /^`{3,}$/);
     assert.equal(rest.pop(), first);
     assert(!rest.some((line) => line.includes(first)));
@@ -269,7 +272,7 @@ for (const text of ["plain", "```js\n1\n```", "a ````` b", "~~~", "", "ends\n"])
 }
 
 test("names stay on their line, and say what they are", () => {
-  assert.equal(plain("a\n# <b> *c* `d` [e](f)"), "a \\# \\<b\\> \\*c\\* \\`d\\` \\[e\\](f)");
+  assert.equal(escapeInline("a\n# <b> *c* `d` [e](f)"), "a \\# \\<b\\> \\*c\\* \\`d\\` \\[e\\](f)");
 });
 
 for (const [name, text, expected] of [
@@ -287,7 +290,7 @@ for (const [name, text, expected] of [
   ["no block: it has marks in its first line", "``` a`\n<b>", "``` a`\n&lt;b>"],
   ["a block inside a list, which the next line ends", "- a\n  ```\n<b>", "- a\n  ```\n&lt;b>"],
 ]) {
-  test(`prose: ${name}`, () => assert.equal(prose(text), expected));
+  test(`prose: ${name}`, () => assert.equal(neutralizeMarkdown(text), expected));
 }
 
 for (const [name, text, expected] of [
@@ -295,15 +298,15 @@ for (const [name, text, expected] of [
   ["marks", "- a\n1. b\n+ c\n===", "\\- a\\\n1\\. b\\\n\\+ c\\\n\\==="],
   ["Markdown", "# *a* <b>", "\\# \\*a\\* \\<b\\>"],
 ]) {
-  test(`what a person wrote: ${name}`, () => assert.equal(spoken(text), expected));
+  test(`what a person wrote: ${name}`, () => assert.equal(escapeText(text), expected));
 }
 
-const peopleOf = (record) => ({ me: "ada", nameOf: (principal) => record.nameOf(principal) });
+const peopleOf = (record) => ({ me: "ada", displayName: (principal) => record.displayName(principal) });
 
 test("a conversation as Markdown calls people by their names", () => {
   const by = (actor, type, payload) => ({ type, trace_id: "tr_1", actor, payload });
   const record = folded(
-    new Record(),
+    new SessionLog(),
     logOf([
       { type: "session.member", payload: { principal: "guest_1", roles: ["guest"], name: "Sarah" } },
       by("ada", "ui.message", { text: "Hello" }),
@@ -312,7 +315,7 @@ test("a conversation as Markdown calls people by their names", () => {
       by("guest_1", "ui.command", { command: { kind: "stop" } }),
     ]),
   );
-  const text = markdown(record.conversation, "Talk", peopleOf(record));
+  const text = exportMarkdown(record.conversation, "Talk", peopleOf(record));
   assert.match(text, /\*\*You\*\*\n\nHello\n/);
   assert.match(text, /\*\*Sarah\*\*\n\nGood morning\n/);
   assert.match(text, /\*\*bob\*\*\n\nHere I am\n/);
@@ -322,7 +325,7 @@ test("a conversation as Markdown calls people by their names", () => {
 
 test("a conversation as Markdown, nested as it was", () => {
   const record = folded(
-    new Record(),
+    new SessionLog(),
     logOf([
       { type: "ui.message", trace_id: "tr_1", payload: { text: "Hello" } },
       agent("agt_1", "agent.start", { name: "Guide", via: "prompt" }, { agent_name: "Guide" }),
@@ -335,7 +338,7 @@ test("a conversation as Markdown, nested as it was", () => {
       agent("agt_1", "agent.end", { stop_reason: "end_turn" }),
     ]),
   );
-  const text = markdown(record.conversation, "Metals", peopleOf(record));
+  const text = exportMarkdown(record.conversation, "Metals", peopleOf(record));
   assert(text.startsWith("# Metals\n\n**You**\n\nHello\n\n"), text);
   assert(text.includes("> **Reader**\n>\n> A metal\n>\n> That is all.\n"), text);
   assert(text.endsWith("**Guide**\n\nTin is a metal.\n"), text);
@@ -344,7 +347,7 @@ test("a conversation as Markdown, nested as it was", () => {
 test("every entry that a conversation can hold has Markdown", () => {
   const error = { code: "NO", message: "no" };
   const one = (type, payload) => ({ type, trace_id: "tr_1", payload });
-  const { flow } = folded(
+  const { thread } = folded(
     new Conversation(),
     logOf([
       agent("agt_1", "agent.start", { name: "Guide", via: "prompt" }),
@@ -361,7 +364,7 @@ test("every entry that a conversation can hold has Markdown", () => {
       one("ui.action", { action: { kind: "button.click", button_id: "b" }, view_id: "v" }),
     ]),
   );
-  const text = markdown({ flow, queue: [] }, "All", peopleOf(new Record()));
+  const text = exportMarkdown({ thread, queue: [] }, "All", peopleOf(new SessionLog()));
   for (const part of [
     "**Nested**",
     "> > Hm",
@@ -388,5 +391,5 @@ for (const [title, name] of [
   ["Can we fly from Göreme?", "Can-we-fly-from-Goreme.md"],
   ["a".repeat(99), `${"a".repeat(60)}.md`],
 ]) {
-  test(`the file of ${JSON.stringify(title)} is ${name}`, () => assert.equal(fileName(title, "md"), name));
+  test(`the file of ${JSON.stringify(title)} is ${name}`, () => assert.equal(exportFileName(title, "md"), name));
 }

@@ -1,17 +1,22 @@
-// Views and asking in the console: what needs no browser.
+// Views and pending calls of the console, without a browser.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { choicesOf, fieldsOf, kindOf, questionOf, wordsOf } from "../console/ask-kinds.js";
-import { draftAt, forget } from "../console/drafts.js";
-import { PageStorage } from "../console/storage.js";
-import { levelsOf } from "../console/view-headings.js";
-import { inForm, inTable, labelled, problemsOf } from "../console/view-problems.js";
-import { Edits, cellText, firstText, pageSize, rowsOf, saveOf } from "../console/view-rows.js";
-import { Sent } from "../console/view-sent.js";
-import * as values from "../console/view-values.js";
-import { Views } from "../client/views.js";
+import { OpenViews } from "../client/views/views.js";
+import { PageStorage, openDraft, removeDrafts } from "../console/app/storage.js";
+import {
+  inputFields,
+  parseChoices,
+  pendingCallKind,
+  promptText,
+  questionKey,
+} from "../console/chat/pending-call-kinds.js";
+import { formErrors, responseProblems, tableErrors, withLabel } from "../console/views/errors.js";
+import { headingLevels } from "../console/views/headings.js";
+import { Submissions } from "../console/views/submissions.js";
+import { TableEdits, buildSave, cellText, currentRows, firstText, pageSize } from "../console/views/table-edits.js";
+import * as values from "../console/views/values.js";
 import { folded, logOf } from "./vectors.mjs";
 
 const TEXT = { type: "field.text", name: "notes", label: "Notes" };
@@ -45,19 +50,19 @@ for (const [field, text, value] of [
   [PICK, "", null],
 ]) {
   test(`${field.type} sends ${JSON.stringify(value)} for ${JSON.stringify(text)}`, () => {
-    assert.equal(values.valueOf(field, text), value);
+    assert.equal(values.parseValue(field, text), value);
   });
 }
 
 test("a value comes back as it was", () => {
   for (const value of [187.6, 0, -0.001, 1e21, 5e-324]) {
-    assert.equal(values.valueOf(NUMBER, values.textOf(NUMBER, value)), value);
+    assert.equal(values.parseValue(NUMBER, values.inputText(NUMBER, value)), value);
   }
-  assert.equal(values.textOf(TEXT, null), "");
-  assert.equal(values.textOf(TEXT, undefined), "");
-  assert.equal(values.textOf(TEXT, "a\r\nb\rc"), "a\nb\nc");
-  assert.equal(values.textOf(PICK, "l"), "l");
-  assert.equal(values.textOf(PICK, "xl"), "", "what cannot be chosen is not chosen");
+  assert.equal(values.inputText(TEXT, null), "");
+  assert.equal(values.inputText(TEXT, undefined), "");
+  assert.equal(values.inputText(TEXT, "a\r\nb\rc"), "a\nb\nc");
+  assert.equal(values.inputText(PICK, "l"), "l");
+  assert.equal(values.inputText(PICK, "xl"), "", "what cannot be chosen is not chosen");
 });
 
 for (const [text, day, time, zone] of [
@@ -68,8 +73,8 @@ for (const [text, day, time, zone] of [
   ["2026-01-08T12:30Z", "2026-01-08", "12:30", "Z"],
 ]) {
   test(`${text || "nothing"} has a day and a time, and is put together again`, () => {
-    assert.deepEqual(values.momentOf(text), { day, time, zone });
-    assert.equal(values.joined({ day, time, zone }), text);
+    assert.deepEqual(values.parseMoment(text), { day, time, zone });
+    assert.equal(values.joinMoment({ day, time, zone }), text);
   });
 }
 
@@ -82,8 +87,8 @@ for (const text of [
   "0000-01-01",
 ]) {
   test(`no picker holds ${text}: it is edited as text`, () => {
-    assert.equal(values.momentOf(text), null);
-    assert.equal(values.kindOf(TIME, text), "text");
+    assert.equal(values.parseMoment(text), null);
+    assert.equal(values.inputKind(TIME, text), "text");
   });
 }
 
@@ -98,7 +103,7 @@ test("the input of a field follows from its type and what it begins with", () =>
     [{ ...TIME, picks: "date" }, "2026-01-08", "date"],
     [{ ...TIME, picks: "date" }, "2026-01-08T12:30", "text"],
   ];
-  for (const [field, first, kind] of kinds) assert.equal(values.kindOf(field, first), kind);
+  for (const [field, first, kind] of kinds) assert.equal(values.inputKind(field, first), kind);
 });
 
 // rows
@@ -121,16 +126,16 @@ const KNOWN = new Set(["a", "b"]);
 const keysOf = (rows) => rows.map(({ key }) => key);
 
 test("rows are edited, added, deleted and taken back, and saved whole", () => {
-  const edits = new Edits();
+  const edits = new TableEdits();
   edits.write("b", "weight_lbs", "2.5");
   const key = edits.add();
   edits.write(key, "toString", "new");
   edits.remove("a");
-  const rows = rowsOf(TABLE, KNOWN, null, edits);
+  const rows = currentRows(TABLE, KNOWN, null, edits);
   assert.deepEqual(keysOf(rows), ["a", "b", "+1"]);
   assert.equal(firstText(rows[1], TABLE.columns[0]), "2");
   assert.equal(cellText(rows[1], TABLE.columns[0], edits), "2.5");
-  const { action, keys } = saveOf(TABLE, rows, edits);
+  const { action, keys } = buildSave(TABLE, rows, edits);
   assert.deepEqual(keys, ["b", "+1"]);
   assert.deepEqual(action, {
     kind: "table.save",
@@ -143,27 +148,27 @@ test("rows are edited, added, deleted and taken back, and saved whole", () => {
   });
   edits.restore("a");
   edits.remove(key);
-  assert.deepEqual(saveOf(TABLE, rowsOf(TABLE, KNOWN, null, edits), edits).keys, ["a", "b"]);
+  assert.deepEqual(buildSave(TABLE, currentRows(TABLE, KNOWN, null, edits), edits).keys, ["a", "b"]);
 });
 
 test("edits outlive a reload; what is not edits is none", () => {
-  const edits = new Edits();
+  const edits = new TableEdits();
   edits.write("a", "weight_lbs", "9");
   edits.remove("b");
   edits.add();
   edits.add();
-  const again = Edits.of(JSON.parse(JSON.stringify(edits)));
+  const again = TableEdits.fromJson(JSON.parse(JSON.stringify(edits)));
   assert.deepEqual(again.toJSON(), edits.toJSON());
   assert.ok(again.isRemoved("b"));
   assert.equal(again.add(), "+3");
   for (const json of [null, {}, { cells: 3 }, { cells: [], added: "x", removed: [] }]) {
-    assert.deepEqual(Edits.of(json).toJSON(), new Edits().toJSON());
+    assert.deepEqual(TableEdits.fromJson(json).toJSON(), new TableEdits().toJSON());
   }
 });
 
 test("a table shows what was saved, without what is gone", () => {
   const saved = { rows: [{ row_id: "a", weight_lbs: 7 }, { row_id: "b", weight_lbs: 8 }, { weight_lbs: 9 }] };
-  const rows = rowsOf(TABLE, new Set(["b"]), saved, new Edits());
+  const rows = currentRows(TABLE, new Set(["b"]), saved, new TableEdits());
   assert.deepEqual(keysOf(rows), ["b", "=2"]);
   assert.equal(firstText(rows[0], TABLE.columns[0]), "8");
   assert.equal(rows[0].error, null);
@@ -182,7 +187,7 @@ const invalid = (message, ...path) => ({ kind: "invalid", message, path });
 const late = (message, ...path) => ({ kind: "conflict", message, path });
 
 test("problems stand at their fields and cells, the first of each", () => {
-  const form = inForm([
+  const form = formErrors([
     invalid("a is required", "values", "a"),
     invalid("again", "values", "a"),
     invalid("odd", "kind"),
@@ -194,7 +199,7 @@ test("problems stand at their fields and cells, the first of each", () => {
       ["", "odd"],
     ],
   );
-  const table = inTable(
+  const table = tableErrors(
     [
       invalid("no", "rows", 1, "n"),
       late("row b of t has been deleted already", "rows", 0, "row_id"),
@@ -206,7 +211,7 @@ test("problems stand at their fields and cells, the first of each", () => {
     [...table],
     [
       ["+1 n", "no"],
-      ["a ", "This row was deleted already."],
+      ["a ", "This row was already deleted."],
       ["", "far"],
     ],
   );
@@ -215,27 +220,27 @@ test("problems stand at their fields and cells, the first of each", () => {
 test("what comes too late is said in plain words", () => {
   for (const [path, words] of [
     ["view_id", /closed/],
-    ["shown", /again below/],
+    ["shown", /shown below/],
     ["form_id", /already/],
     ["button_id", /already/],
-    ["table_id", /saved already/],
-    ["other", /too late: so/],
+    ["table_id", /already saved/],
+    ["other", /Too late: so/],
   ]) {
-    assert.match(inForm([late("so", path)]).get(""), words);
+    assert.match(formErrors([late("so", path)]).get(""), words);
   }
 });
 
 test("a refusal of the server stands where a check of the page would", () => {
   const details = { problems: [{ path: ["values", "a"], message: "a must be > 0" }] };
-  assert.equal(inForm(problemsOf({ status: 400, fault: { details } })).get("a"), "a must be > 0");
+  assert.equal(formErrors(responseProblems({ status: 400, fault: { details } })).get("a"), "a must be > 0");
   const shown = { problems: [{ path: ["shown"], message: "x" }] };
-  assert.match(inForm(problemsOf({ status: 409, fault: { details: shown } })).get(""), /again below/);
-  assert.equal(inForm(problemsOf({ status: 403, message: "no", fault: null })).get(""), "Not sent: no");
+  assert.match(formErrors(responseProblems({ status: 409, fault: { details: shown } })).get(""), /shown below/);
+  assert.equal(formErrors(responseProblems({ status: 403, message: "no", fault: null })).get(""), "Not sent: no");
 });
 
 test("a message has the label, not the name", () => {
-  assert.equal(labelled("weight_lbs must be > 0", NUMBER), "Weight (lbs) must be > 0");
-  assert.equal(labelled("weight_lbs_2 is odd", NUMBER), "weight_lbs_2 is odd");
+  assert.equal(withLabel("weight_lbs must be > 0", NUMBER), "Weight (lbs) must be > 0");
+  assert.equal(withLabel("weight_lbs_2 is odd", NUMBER), "weight_lbs_2 is odd");
 });
 
 // what was sent
@@ -256,24 +261,24 @@ test("the last action of each part is known until the view is shown again, also 
     act("__proto__", erase),
     act("no", submit),
   ];
-  const sent = folded(new Sent(), logOf(log));
+  const sent = folded(new Submissions(), logOf(log));
   assert.deepEqual(
-    [...sent.on("__proto__").actions],
+    [...sent.forView("__proto__").actions],
     [
       ["f", submit],
       ["t", save],
     ],
   );
-  assert.equal(sent.on("no").actions.size, 0);
-  const { version } = sent.on("__proto__");
+  assert.equal(sent.forView("no").actions.size, 0);
+  const { version } = sent.forView("__proto__");
   const again = folded(sent, logOf([show("__proto__")]));
-  assert.equal(again.on("__proto__").actions.size, 0);
-  assert.notEqual(again.on("__proto__").version, version);
+  assert.equal(again.forView("__proto__").actions.size, 0);
+  assert.notEqual(again.forView("__proto__").version, version);
 });
 
 test("the check of the client knows where the console's own saves are wrong", () => {
   const views = folded(
-    new Views(),
+    new OpenViews(),
     logOf([
       {
         type: "assistant.view",
@@ -281,12 +286,12 @@ test("the check of the client knows where the console's own saves are wrong", ()
       },
     ]),
   );
-  const edits = new Edits();
+  const edits = new TableEdits();
   const key = edits.add();
   edits.write(key, "weight_lbs", "heavy");
   const table = { ...TABLE, columns: [NUMBER], rows: [] };
-  const { action, keys } = saveOf(table, rowsOf(table, new Set(), null, edits), edits);
-  const places = inTable(views.check({ view_id: "v", action }), keys);
+  const { action, keys } = buildSave(table, currentRows(table, new Set(), null, edits), edits);
+  const places = tableErrors(views.validateAction({ view_id: "v", action }), keys);
   assert.deepEqual([...places], [["+1 weight_lbs", "weight_lbs must be a number"]]);
 });
 
@@ -301,11 +306,11 @@ test("headings go down one level at a time, whatever a view says", () => {
     children: [small(), { type: "section", children: [inner] }, { type: "form", title: "f" }],
   };
   assert.deepEqual(
-    [...levelsOf(tree, 2, null)].map(([, level]) => level),
+    [...headingLevels(tree, 2, null)].map(([, level]) => level),
     [3, 3, 4, 5],
   );
   assert.deepEqual(
-    [...levelsOf(tree, 2, "title")].map(([node, level]) => [node?.text ?? node?.title, level]),
+    [...headingLevels(tree, 2, "title")].map(([node, level]) => [node?.text ?? node?.title, level]),
     [
       [undefined, 3],
       ["small", 4],
@@ -319,7 +324,7 @@ test("headings go down one level at a time, whatever a view says", () => {
 test("no heading is deeper than six", () => {
   let tree = { type: "text", text: "deep", style: "subheading" };
   for (let level = 0; level < 8; level += 1) tree = { type: "section", title: "s", children: [tree] };
-  assert.equal(Math.max(...levelsOf(tree, 2, "title").values()), 6);
+  assert.equal(Math.max(...headingLevels(tree, 2, "title").values()), 6);
 });
 
 // asking
@@ -341,37 +346,37 @@ for (const [name, call, kind] of [
   ["anything", asks({ what: "all" }), "answer"],
   ["an odd question", asks({ question: 3, options: [] }), "answer"],
 ]) {
-  test(`${name} is asked as ${kind}`, () => assert.equal(kindOf(call), kind));
+  test(`${name} is asked as ${kind}`, () => assert.equal(pendingCallKind(call), kind));
 }
 
 test("a second question of a call is another one", () => {
-  assert.equal(questionOf(asks({})), "answer 7");
-  assert.equal(questionOf(asks({}, { approval: { args_hash: "h" }, awaited: null })), "approval h");
+  assert.equal(questionKey(asks({})), "answer 7");
+  assert.equal(questionKey(asks({}, { approval: { args_hash: "h" }, awaited: null })), "approval h");
 });
 
 test("choices are texts, or values with labels", () => {
-  assert.deepEqual(choicesOf({ choices: ["a", 2, true] }), [
+  assert.deepEqual(parseChoices({ choices: ["a", 2, true] }), [
     { value: "a", label: "a" },
     { value: 2, label: "2" },
     { value: true, label: "true" },
   ]);
-  assert.deepEqual(choicesOf({ options: [{ value: "x", label: "Ex" }, { value: "y" }] }), [
+  assert.deepEqual(parseChoices({ options: [{ value: "x", label: "Ex" }, { value: "y" }] }), [
     { value: "x", label: "Ex" },
     { value: "y", label: "y" },
   ]);
   for (const options of [[], [null], [{}], ["a", ["b"]], Array(51).fill("a"), "ab"]) {
-    assert.deepEqual(choicesOf({ options }), []);
+    assert.deepEqual(parseChoices({ options }), []);
   }
 });
 
 test("the words of a question", () => {
-  assert.equal(wordsOf({ args: { message: "Hm?" } }), "Hm?");
-  assert.equal(wordsOf({ args: { what: "all" } }), null);
-  assert.equal(wordsOf({ args: JSON.parse('{"__proto__": {"question": "Not mine"}}') }), null);
+  assert.equal(promptText({ args: { message: "Hm?" } }), "Hm?");
+  assert.equal(promptText({ args: { what: "all" } }), null);
+  assert.equal(promptText({ args: JSON.parse('{"__proto__": {"question": "Not mine"}}') }), null);
 });
 
 test("the questions of an input become fields", () => {
-  const names = (args) => fieldsOf(args).map(({ type, name, label }) => [type, name, label]);
+  const names = (args) => inputFields(args).map(({ type, name, label }) => [type, name, label]);
   assert.deepEqual(names({ question: "Where?" }), [["field.text", "answer", "Where?"]]);
   assert.deepEqual(names({ street: "Which street?", zip: "Which code?" }), [
     ["field.text", "street", "Which street?"],
@@ -392,21 +397,21 @@ test("the questions of an input become fields", () => {
 
 test("a draft is kept, cleared, and forgotten with its event", () => {
   const storage = new PageStorage(() => null);
-  const one = draftAt("s", "evt_1", "f", storage);
+  const one = openDraft("s", "evt_1", "f", storage);
   assert.equal(one.read(), null);
   one.write([["a", "x"]]);
-  draftAt("s", "evt_1", "g", storage).write([]);
-  const other = draftAt("s", "evt_12", "f", storage);
+  openDraft("s", "evt_1", "g", storage).write([]);
+  const other = openDraft("s", "evt_12", "f", storage);
   other.write([["b", "y"]]);
   assert.deepEqual(one.read(), [["a", "x"]]);
   one.clear();
   assert.equal(one.read(), null);
-  forget("s", "evt_1", storage);
-  assert.equal(draftAt("s", "evt_1", "g", storage).read(), null);
+  removeDrafts("s", "evt_1", storage);
+  assert.equal(openDraft("s", "evt_1", "g", storage).read(), null);
   assert.deepEqual(other.read(), [["b", "y"]]);
 });
 
 test("a draft that is no JSON is none", () => {
   const storage = new PageStorage(() => ({ getItem: () => "{" }));
-  assert.equal(draftAt("s", "e", "f", storage).read(), null);
+  assert.equal(openDraft("s", "e", "f", storage).read(), null);
 });

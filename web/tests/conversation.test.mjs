@@ -3,11 +3,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Conversation } from "../console/conversation.js";
+import { Conversation } from "../console/store/conversation.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 const LIVE = new Set(["block.delta", "tool.progress"]);
-const HIDDEN = new Set(["inside", "version", "flow", "entries", "owner", "event_id", "ts"]);
+const HIDDEN = new Set(["inside", "version", "thread", "entries", "owner", "event_id", "ts"]);
 
 /** The log that a sequence tells: it leaves out the names of blocks, tools and turns, which follow from it. */
 function written({ events }) {
@@ -49,16 +49,16 @@ function replayed(log) {
   return log.filter((event) => !LIVE.has(event.type) || !over.has(nameOf(event)));
 }
 
-/** What a page shows of a flow: everything that an entry says, and what is inside it. */
-const shown = (flow) => flow.entries.map(saidBy);
+/** What a page shows of a thread: everything that an entry says, and what is inside it. */
+const shown = (thread) => thread.entries.map(saidBy);
 
 function saidBy(entry) {
   const said = Object.fromEntries(Object.entries(entry).filter(([name]) => !HIDDEN.has(name)));
-  return { ...said, text: entry.text, state: entry.state, inside: entry.flow ? shown(entry.flow) : [] };
+  return { ...said, text: entry.text, state: entry.state, inside: entry.thread ? shown(entry.thread) : [] };
 }
 
-/** All entries of a flow, at any depth. */
-const allOf = (flow) => flow.entries.flatMap((entry) => [entry, ...(entry.flow ? allOf(entry.flow) : [])]);
+/** All entries of a thread, at any depth. */
+const allOf = (thread) => thread.entries.flatMap((entry) => [entry, ...(entry.thread ? allOf(entry.thread) : [])]);
 
 /** Both say the same; told by their first difference, which is short. */
 function same(one, other, where) {
@@ -78,7 +78,7 @@ for (const vector of SEQUENCES) {
     for (let length = 1; length <= log.length; length += 1) {
       const live = log.slice(0, length);
       if (live.at(-1).payload.status === "complete") continue; // its twin is in the same append
-      same(shown(chat(replayed(live)).flow), shown(chat(live).flow), `after ${length} events`);
+      same(shown(chat(replayed(live)).thread), shown(chat(live).thread), `after ${length} events`);
     }
   });
 
@@ -87,7 +87,7 @@ for (const vector of SEQUENCES) {
     let before = new Map();
     for (const event of log) {
       conversation.apply(event);
-      const entries = allOf(conversation.flow);
+      const entries = allOf(conversation.thread);
       const after = new Map(entries.map((entry) => [entry, [JSON.stringify(saidBy(entry)), entry.version]]));
       for (const [entry, [said, version]] of after) {
         const [saidBefore, versionBefore] = before.get(entry) ?? [];
@@ -101,31 +101,31 @@ for (const vector of SEQUENCES) {
     const conversation = new Conversation();
     for (const event of log) {
       conversation.apply(event);
-      const entries = allOf(conversation.flow);
+      const entries = allOf(conversation.thread);
       const waiting = entries.filter(({ state }) => state === "waiting");
       assert.deepEqual(
         [...conversation.waiting].map(({ seq }) => seq),
         waiting.map(({ seq }) => seq),
       );
-      for (const { flow, waiting: count = 0 } of entries.filter((entry) => entry.flow)) {
-        assert.equal(count, allOf(flow).filter(({ state }) => state === "waiting").length);
+      for (const { thread, waiting: count = 0 } of entries.filter((entry) => entry.thread)) {
+        assert.equal(count, allOf(thread).filter(({ state }) => state === "waiting").length);
       }
     }
   });
 
   test(`${vector.name}: each event has a place in the chat`, () => {
     const conversation = chat(log);
-    const entries = new Set(allOf(conversation.flow));
+    const entries = new Set(allOf(conversation.thread));
     for (const event of log) assert.ok(entries.has(conversation.find(event)), `${event.type} at ${event.seq}`);
   });
 }
 
 /** An outline: each entry as a word, with what is inside it. */
-const outline = (flow) =>
-  flow.entries.map((entry) => {
+const outline = (thread) =>
+  thread.entries.map((entry) => {
     const words = { message: entry.payload?.text, text: entry.text, call: `${entry.tool} ${entry.state}` };
     const word = words[entry.kind] ?? entry.kind;
-    return entry.flow?.entries.length ? [word, outline(entry.flow)] : word;
+    return entry.thread?.entries.length ? [word, outline(entry.thread)] : word;
   });
 
 for (const [name, expected] of [
@@ -138,7 +138,7 @@ for (const [name, expected] of [
   ["approval denied", ["Go.", "remove denied", "Then not."]],
   ["stop during a wait", ["Go.", ["b aborted", ["confirm aborted"]], "end", "Hello.", "Hello."]],
 ]) {
-  test(`${name}: the outline`, () => assert.deepEqual(outline(chat(sequence(name)).flow), expected));
+  test(`${name}: the outline`, () => assert.deepEqual(outline(chat(sequence(name)).thread), expected));
 }
 
 const MESSAGE = { type: "ui.message", trace_id: "tr_1", payload: { text: "Hi" } };
@@ -155,7 +155,7 @@ const UNANSWERED = { call_id: "c1", tool: "dig", ok: false, result: null, error:
 const result = (fields) => by("tool.result", { ...UNANSWERED, ...fields });
 const fault = (code) => result({ error: { code, message: "no" } });
 const ASKED = by("approval.request", { call_id: "c1", tool: "dig", args_hash: "h", risk: "r" });
-const last = (events) => chat(logOf([START, ...events])).flow.entries.at(-1);
+const last = (events) => chat(logOf([START, ...events])).thread.entries.at(-1);
 
 for (const [state, events] of [
   ["writing", CALL.slice(0, 2)],
@@ -188,15 +188,15 @@ test("of progress the end is kept, while the call runs", () => {
 
 test("a call that was taken back leaves its id to another one", () => {
   const back = by("block.retract", { block_ids: ["b1"], reason: "retry" });
-  const { flow } = chat(logOf([START, ...CALL.slice(0, 4), back, ...CALL]));
-  assert.deepEqual(outline(flow), ["dig running"]);
+  const { thread } = chat(logOf([START, ...CALL.slice(0, 4), back, ...CALL]));
+  assert.deepEqual(outline(thread), ["dig running"]);
 });
 
 test("a call whose block began without its id is one entry", () => {
   const [start, ...rest] = CALL;
   const unnamed = by("block.start", { block_id: "b1", kind: "tool_call" });
   assert.equal(start.payload.call_id, "c1");
-  assert.deepEqual(outline(chat(logOf([START, unnamed, ...rest, result({ ok: true })])).flow), ["dig done"]);
+  assert.deepEqual(outline(chat(logOf([START, unnamed, ...rest, result({ ok: true })])).thread), ["dig done"]);
 });
 
 test("what was said of a text that was stopped stays", () => {
@@ -218,14 +218,14 @@ test("a message is queued while others work; one that joins a turn is not, nor o
 
 test("a view that was shown again has been replaced, one that was taken away is closed", () => {
   const view = (tree) => by("assistant.view", { view: { kind: "a2ui.v1", view_id: "v", tree } });
-  const states = (...trees) => chat(logOf(trees.map(view))).flow.entries.map(({ over }) => over);
+  const states = (...trees) => chat(logOf(trees.map(view))).thread.entries.map(({ over }) => over);
   assert.deepEqual(states({ type: "text" }), [null]);
   assert.deepEqual(states({ type: "text" }, { type: "text" }), ["replaced", null]);
   assert.deepEqual(states({ type: "text" }, {}), ["closed"]);
 });
 
 test("a result without its call is an event, and so is what nobody knows", () => {
-  assert.deepEqual(outline(chat(logOf([START, result({ ok: true }), by("new.thing", {})])).flow), ["event", "event"]);
+  assert.deepEqual(outline(chat(logOf([START, result({ ok: true }), by("new.thing", {})])).thread), ["event", "event"]);
 });
 
 test("an agent that no call has started stands in an entry of its own", () => {
@@ -237,15 +237,15 @@ test("an agent that no call has started stands in an entry of its own", () => {
     payload: { name: "B", via: "call", parent_id: "agt_1", call_id: "gone" },
   };
   const said = { ...child, type: "assistant.message", payload: { text: "Here." } };
-  assert.deepEqual(outline(chat(logOf([START, child, said])).flow), [["agent", ["Here."]]]);
+  assert.deepEqual(outline(chat(logOf([START, child, said])).thread), [["agent", ["Here."]]]);
 });
 
 test("a server that was away and is back says so; one that starts a session does not", () => {
   const server = (type) => ({ type, payload: { process: "server", pid: 1, reason: "process_crash" } });
   const log = logOf(["process.start", "process.end", "process.start"].map(server));
-  const { flow } = folded(new Conversation(), log);
+  const { thread } = folded(new Conversation(), log);
   assert.deepEqual(
-    flow.entries.map(({ kind, seq }) => [kind, seq]),
+    thread.entries.map(({ kind, seq }) => [kind, seq]),
     [["restart", 2]],
   );
 });

@@ -1,10 +1,10 @@
-// The chat as a fold: what was queued, who works, and that every deed, failure and stop is told once.
+// The chat as a fold: the queue, working agents, and that every action, failure and stop is shown once.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Conversation } from "../console/conversation.js";
-import { Record } from "../console/record.js";
+import { Conversation } from "../console/store/conversation.js";
+import { SessionLog } from "../console/store/session-log.js";
 import { folded, logOf } from "./vectors.mjs";
 
 const chat = (...events) => folded(new Conversation(), logOf(events.flat()));
@@ -28,8 +28,9 @@ const breaksOff = (agent, reason) => [
   by(agent, "block.end", { block_id: "b", status: "aborted", text: "Half", reason }),
 ];
 const interrupted = (agent) => by(agent, "agent.end", { stop_reason: "error", reason: "interrupted" });
-const outline = ({ flow }) => flow.entries.map((entry) => entry.payload?.text ?? entry.text ?? entry.kind);
-const names = (conversation, flow = conversation.flow) => conversation.thinking(flow).map(({ name }) => name);
+const outline = ({ thread }) => thread.entries.map((entry) => entry.payload?.text ?? entry.text ?? entry.kind);
+const names = (conversation, thread = conversation.thread) =>
+  conversation.thinkingAgents(thread).map(({ name }) => name);
 const SERVER = { process: "server", pid: 1 };
 const crashes = [
   { type: "process.end", payload: { ...SERVER, reason: "process_crash" } },
@@ -39,7 +40,7 @@ const crashes = [
 const FIRST = [said("hello", "tr_1"), starts("A", "tr_1")];
 const QUEUED = [...FIRST, said("second", "tr_2"), ...speaks("A", "Answer 1", "tr_1"), ends("A")];
 
-test("queue: a message that waits is in no flow, and find leads to what stands before it", () => {
+test("queue: a message that waits is in no thread, and find leads to what stands before it", () => {
   const log = logOf(QUEUED.slice(0, 6));
   const conversation = folded(new Conversation(), log);
   assert.deepEqual(outline(conversation), ["hello", "Answer 1"]);
@@ -79,14 +80,14 @@ test("thinking: an agent thinks from its start to its first block, and between t
 test("thinking: it counts from the last thing that the agent finished", () => {
   const log = [...FIRST, ...speaks("A", "x")];
   const conversation = chat(log);
-  assert.equal(conversation.thinking(conversation.flow)[0].since, logOf(log).at(-1).ts);
+  assert.equal(conversation.thinkingAgents(conversation.thread)[0].since, logOf(log).at(-1).ts);
 });
 
 test("thinking: an agent that was called thinks inside the call, its caller does not", () => {
   const call = by("A", "tool.call", { call_id: "c", tool: "b", args: {} });
   const conversation = chat(FIRST, call, starts("B", "tr_1", { via: "call", parent_id: "agt_A", call_id: "c" }));
   assert.deepEqual(names(conversation), []);
-  assert.deepEqual(names(conversation, conversation.flow.entries[1].flow), ["B"]);
+  assert.deepEqual(names(conversation, conversation.thread.entries[1].thread), ["B"]);
 });
 
 test("thinking: an agent that waits for a person does not think", () => {
@@ -97,7 +98,7 @@ test("thinking: an agent that waits for a person does not think", () => {
 
 test("a title is no entry", () => {
   const conversation = chat({ type: "session.title", payload: { title: "A new project" } });
-  assert.deepEqual([conversation.flow.entries, conversation.title], [[], "A new project"]);
+  assert.deepEqual([conversation.thread.entries, conversation.title], [[], "A new project"]);
 });
 
 const VIEW = { kind: "a2ui.v1", view_id: "v", tree: { type: "button", id: "agree", label: "I agree" } };
@@ -107,7 +108,7 @@ const acts = (payload = CLICK) => ({ type: "ui.action", channel: "customer", act
 
 test("views: what was done stands on the view that it was done on, also when that is over", () => {
   const log = [shows(), acts(), shows()];
-  const [first, second, ...more] = chat(log).flow.entries;
+  const [first, second, ...more] = chat(log).thread.entries;
   const { ts } = logOf(log)[1];
   assert.deepEqual(first.actions, [{ actor: "sarah", ts, action: CLICK.action }]);
   assert.deepEqual([first.over, second.actions, more], ["replaced", [], []]);
@@ -115,7 +116,7 @@ test("views: what was done stands on the view that it was done on, also when tha
 
 test("views: an action that names no event counts for the view that is open, one without a view is a note", () => {
   const { shown, ...unnamed } = CLICK;
-  assert.equal(chat(shows(), acts(unnamed)).flow.entries[0].actions.length, 1);
+  assert.equal(chat(shows(), acts(unnamed)).thread.entries[0].actions.length, 1);
   assert.deepEqual(outline(chat(acts({ ...unnamed, view_id: "other" }))), ["action"]);
 });
 
@@ -131,11 +132,11 @@ const answered = (fields) => ({
 
 test("answers: the card of a question has who answered and when", () => {
   const log = [...ASKED, answered({ origin: "ui", actor: "ada" })];
-  assert.deepEqual(chat(log).flow.entries.at(-1).answer, { actor: "ada", ts: logOf(log).at(-1).ts });
+  assert.deepEqual(chat(log).thread.entries.at(-1).answer, { actor: "ada", ts: logOf(log).at(-1).ts });
 });
 
 test("answers: what the server answered itself is no person's answer", () => {
-  assert.equal(chat(ASKED, answered({ origin: "system" })).flow.entries.at(-1).answer, null);
+  assert.equal(chat(ASKED, answered({ origin: "system" })).thread.entries.at(-1).answer, null);
 });
 
 const stop = { type: "ui.command", actor: "ada", payload: { command: { kind: "stop" } } };
@@ -143,9 +144,9 @@ const stop = { type: "ui.command", actor: "ada", payload: { command: { kind: "st
 test("a stop is told once, with who asked for it", () => {
   const [begins, breaks] = breaksOff("A", "stopped");
   const conversation = chat(FIRST, begins, stop, breaks, ends("A", "cancelled"));
-  const { by: actor } = conversation.flow.entries.at(-1);
+  const { by: actor } = conversation.thread.entries.at(-1);
   assert.deepEqual([outline(conversation), actor], [["hello", "Half", "end"], "ada"]);
-  assert.equal(conversation.flow.entries[1].cut, "stop");
+  assert.equal(conversation.thread.entries[1].abortReason, "stop");
 });
 
 test("a stop that ended nothing says so itself", () => {
@@ -158,8 +159,11 @@ test("a stop inside a call is told by the call and by the end of the caller", ()
   const error = { code: "CANCELLED", message: "The turn was stopped." };
   const result = by("A", "tool.result", { call_id: "c", tool: "b", ok: false, result: null, error });
   const conversation = chat(FIRST, call, child, stop, ends("B", "cancelled"), result, ends("A", "cancelled"));
-  const card = conversation.flow.entries[1];
-  assert.deepEqual([outline(conversation), card.flow.entries, card.isFaultTold], [["hello", "call", "end"], [], true]);
+  const card = conversation.thread.entries[1];
+  assert.deepEqual(
+    [outline(conversation), card.thread.entries, card.isErrorShown],
+    [["hello", "call", "end"], [], true],
+  );
 });
 
 const FAULT = by("B", "session.error", { code: "not_found_error", message: "There is no such model." });
@@ -169,8 +173,8 @@ test("a failure is told once: by its error, not by the end and not by the call a
   const child = starts("B", "tr_1", { via: "call", parent_id: "agt_A", call_id: "c" });
   const error = { code: "EXECUTION_ERROR", message: "B failed: There is no such model." };
   const result = by("A", "tool.result", { call_id: "c", tool: "b", ok: false, result: null, error });
-  const card = chat(FIRST, call, child, FAULT, ends("B", "error"), result).flow.entries[1];
-  assert.deepEqual([card.flow.entries.map(({ kind }) => kind), card.isFaultTold], [["error"], true]);
+  const card = chat(FIRST, call, child, FAULT, ends("B", "error"), result).thread.entries[1];
+  assert.deepEqual([card.thread.entries.map(({ kind }) => kind), card.isErrorShown], [["error"], true]);
 });
 
 test("an agent that ended with an error which nothing else tells has a note", () => {
@@ -180,8 +184,8 @@ test("an agent that ended with an error which nothing else tells has a note", ()
 test("a text that a crash cut off says so, and so does an agent that had said nothing", () => {
   const conversation = chat(FIRST, breaksOff("A", "interrupted"), interrupted("A"), crashes);
   assert.deepEqual(outline(conversation), ["hello", "Half", "restart"]);
-  assert.equal(conversation.flow.entries[1].cut, "restart");
-  const silent = chat(FIRST, interrupted("A"), crashes).flow.entries;
+  assert.equal(conversation.thread.entries[1].abortReason, "restart");
+  const silent = chat(FIRST, interrupted("A"), crashes).thread.entries;
   assert.deepEqual(
     silent.map(({ kind, isRestart }) => [kind, isRestart ?? null]),
     [
@@ -193,17 +197,17 @@ test("a text that a crash cut off says so, and so does an agent that had said no
 });
 
 test("a text that its model broke off says that this was an error, one whose time was up says that", () => {
-  const cut = (reason) => chat(FIRST, breaksOff("A", reason)).flow.entries[1].cut;
+  const cut = (reason) => chat(FIRST, breaksOff("A", reason)).thread.entries[1].abortReason;
   assert.deepEqual([cut(undefined), cut("timeout")], ["error", "timeout"]);
 });
 
 test("a member is called by the name that was given, and by the principal until then", () => {
   const record = folded(
-    new Record(),
+    new SessionLog(),
     logOf([{ type: "session.member", payload: { principal: "guest_1", name: "Sarah" } }]),
   );
   assert.deepEqual(
-    ["guest_1", "ada", null].map((who) => record.nameOf(who)),
+    ["guest_1", "ada", null].map((who) => record.displayName(who)),
     ["Sarah", "ada", null],
   );
 });

@@ -3,38 +3,46 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Cursors, covers, isAhead, isNews, placeOf, startOf, textOf } from "../client/cursor.js";
+import {
+  Cursors,
+  covers,
+  formatCursor,
+  isAhead,
+  isUnseen,
+  parseCursor,
+  startPosition,
+} from "../client/transport/cursor.js";
 import { vectors } from "./vectors.mjs";
 
 const { cursors, refused } = vectors("wire/cursors");
 
 for (const { text, epoch, seq, chunk } of cursors) {
-  test(`placeOf ${text} reads every part, and textOf writes it back`, () => {
-    const place = placeOf(text);
+  test(`parseCursor ${text} reads every part, and formatCursor writes it back`, () => {
+    const place = parseCursor(text);
     assert.deepEqual(place, { epoch, seq: BigInt(seq), chunk: chunk ?? Infinity });
-    assert.equal(textOf(place), text);
+    assert.equal(formatCursor(place), text);
   });
 }
 
 for (const text of refused) {
-  test(`placeOf ${text} is null`, () => assert.equal(placeOf(text), null));
+  test(`parseCursor ${text} is null`, () => assert.equal(parseCursor(text), null));
 }
 
-test("placeOf an empty text is the start", () => assert.deepEqual(placeOf(""), placeOf("-1")));
+test("parseCursor an empty text is the start", () => assert.deepEqual(parseCursor(""), parseCursor("-1")));
 
 test("isAhead tells neighbours apart that are above 2^53", () => {
-  const [one, next] = ["k1:9007199254740992", "k1:9007199254740993"].map(placeOf);
+  const [one, next] = ["k1:9007199254740992", "k1:9007199254740993"].map(parseCursor);
   assert.deepEqual([isAhead(next, one), isAhead(one, next), isAhead(one, one)], [true, false, false]);
 });
 
 test("isNews of a chunk, its event and another epoch", () => {
-  const news = (text, reader) => isNews(placeOf(text), placeOf(reader));
+  const news = (text, reader) => isUnseen(parseCursor(text), parseCursor(reader));
   assert.deepEqual([news("k1:1.0", "k1:0"), news("k1:1", "k1:1.0"), news("k1:1.0", "k1:1")], [true, true, false]);
   assert.deepEqual([news("k2:0", "k1:5"), news("k2:0", "-1")], [true, true]);
 });
 
 test("covers nothing before the start, and everything up to the reader's place", () => {
-  const has = (reader, text) => covers(placeOf(reader), placeOf(text));
+  const has = (reader, text) => covers(parseCursor(reader), parseCursor(text));
   assert.deepEqual(
     [has("k1:5", "-1"), has("k1:5", "k1:5"), has("k1:5", "k1:6"), has("k2:9", "k1:5")],
     [true, true, false, false],
@@ -43,9 +51,9 @@ test("covers nothing before the start, and everything up to the reader's place",
 
 test("Cursors moved by an id report what moved, and only that", () => {
   const places = new Cursors(["a", "b"], "k1:4,q:7");
-  assert.deepEqual(places.move("k1:5,q:7"), [{ session: "a", before: placeOf("k1:4"), at: placeOf("k1:5") }]);
+  assert.deepEqual(places.move("k1:5,q:7"), [{ session: "a", before: parseCursor("k1:4"), at: parseCursor("k1:5") }]);
   assert.deepEqual(places.move("k1:5"), [], "one cursor for two sessions");
   assert.deepEqual(places.move("x,q:6"), [], "no cursor, and one that was passed");
-  places.set("b", startOf({ epoch: "r" }));
+  places.set("b", startPosition({ epoch: "r" }));
   assert.equal(places.text, "k1:5,r:-1");
 });

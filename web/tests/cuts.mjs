@@ -6,8 +6,8 @@
 
 import { connect as dial, createServer } from "node:net";
 
-import { connect } from "../client/connect.js";
-import { numbers } from "./numbers.mjs";
+import { connect } from "../client/transport/connect.js";
+import { numbers } from "./random.mjs";
 
 const { url, cuts, piece, seed, last, wish } = JSON.parse(process.argv[2]);
 const upstream = new URL(url);

@@ -4,16 +4,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { StreamingMarkdown } from "../console/markdown/streaming.js";
+import { allowedImage, allowedLink, linkHost } from "../console/markdown/url-policy.js";
 import { Lexer } from "../node_modules/marked/lib/marked.esm.js";
-import { Blocks, htmlOf } from "../console/blocks.js";
-import { imageOf, linkOf, placeOf } from "../console/links.js";
-import { drawn, single } from "./markdowns.mjs";
+import { drawn, renderHtml, single } from "./markdown-samples.mjs";
 
 const TEXTS = 1200;
 
 /** The HTML of a text that came at once. */
 function atOnce(text, options) {
-  const blocks = new Blocks();
+  const blocks = new StreamingMarkdown();
   blocks.update(text, options);
   return blocks.html.join("");
 }
@@ -21,14 +21,14 @@ function atOnce(text, options) {
 test("any pieces show what the whole would, while it is written and at the end", () => {
   for (let seed = 0; seed < TEXTS; seed += 1) {
     const { text, cuts } = drawn(seed);
-    const blocks = new Blocks();
+    const blocks = new StreamingMarkdown();
     for (const cut of cuts) {
       blocks.update(text.slice(0, cut), { open: true });
       const whole = atOnce(text.slice(0, cut), { open: true });
       assert.equal(blocks.html.join(""), whole, `seed ${seed}, ${JSON.stringify(text.slice(0, cut))}`);
     }
     blocks.update(text);
-    assert.equal(blocks.html.join(""), htmlOf(text), `seed ${seed}, ${JSON.stringify(text)}`);
+    assert.equal(blocks.html.join(""), renderHtml(text), `seed ${seed}, ${JSON.stringify(text)}`);
   }
 });
 
@@ -36,7 +36,7 @@ const PART =
   "## Part\n\nSome *words* with `code`.\n\n- one\n- two\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```js\nlet a;\n```\n\n";
 
 test("blocks that are finished are not made again", () => {
-  const blocks = new Blocks();
+  const blocks = new StreamingMarkdown();
   blocks.update(PART.repeat(20), { open: true });
   const before = blocks.html;
   const [first] = before;
@@ -55,7 +55,7 @@ function readFor(text, step) {
       return work.call(this, source, ...more);
     };
   Object.assign(Lexer.prototype, { blockTokens: counted(blockTokens), inlineTokens: counted(inlineTokens) });
-  const blocks = new Blocks();
+  const blocks = new StreamingMarkdown();
   for (let at = step; at < text.length; at += step) blocks.update(text.slice(0, at), { open: true });
   blocks.update(text);
   Object.assign(Lexer.prototype, { blockTokens, inlineTokens });
@@ -76,20 +76,20 @@ for (const [name, text] of Object.entries(single(20_000))) {
 }
 
 test("a text that is not the beginning of the next one starts anew", () => {
-  const blocks = new Blocks();
+  const blocks = new StreamingMarkdown();
   blocks.update("# One\n\nTwo", { open: true });
   blocks.update("Three");
   assert.equal(blocks.html.join(""), "<p>Three</p>\n");
 });
 
 test("what stops marked stops nothing", () => {
-  assert.equal(htmlOf("- a\n  >0. \n|"), "<ul>\n<li>a\n&gt;0. \n|</li>\n</ul>\n");
+  assert.equal(renderHtml("- a\n  >0. \n|"), "<ul>\n<li>a\n&gt;0. \n|</li>\n</ul>\n");
 });
 
 test("references are resolved at the end", () => {
   const text = "See [it][a].\n\n[a]: https://example.com/a";
   assert.equal(atOnce(text, { open: true }), "<p>See [it][a].</p>\n");
-  assert.equal(htmlOf(text), '<p>See <a href="https://example.com/a">it</a>.</p>\n');
+  assert.equal(renderHtml(text), '<p>See <a href="https://example.com/a">it</a>.</p>\n');
 });
 
 for (const [markdown, html] of [
@@ -110,7 +110,7 @@ for (const [markdown, html] of [
   ["### a\n# b\n### c\n## d", "<h3>a</h3>\n<h3>b</h3>\n<h4>c</h4>\n<h4>d</h4>\n"],
   ["# 1\n## 2\n### 3\n#### 4\n##### 5", "<h3>1</h3>\n<h4>2</h4>\n<h5>3</h5>\n<h6>4</h6>\n<h6>5</h6>\n"],
 ]) {
-  test(`markdown: ${markdown}`, () => assert.equal(htmlOf(markdown), html));
+  test(`markdown: ${markdown}`, () => assert.equal(renderHtml(markdown), html));
 }
 
 for (const [address, link] of [
@@ -128,12 +128,12 @@ for (const [address, link] of [
   ["", null],
   [undefined, null],
 ]) {
-  test(`link: ${address}`, () => assert.equal(linkOf(address), link));
+  test(`link: ${address}`, () => assert.equal(allowedLink(address), link));
 }
 
 test("the place of a link is where it leads, not what it looks like", () => {
-  assert.equal(placeOf(linkOf("https://good.com@evil.com/good.com")), "evil.com");
-  assert.equal(placeOf("mailto:a@b.c"), "a@b.c");
+  assert.equal(linkHost(allowedLink("https://good.com@evil.com/good.com")), "evil.com");
+  assert.equal(linkHost("mailto:a@b.c"), "a@b.c");
 });
 
 for (const [address, image] of [
@@ -149,5 +149,5 @@ for (const [address, image] of [
   ["//e.com/api/blobs/x", null],
   [undefined, null],
 ]) {
-  test(`image: ${String(address).slice(0, 40)}`, () => assert.equal(imageOf(address), image));
+  test(`image: ${String(address).slice(0, 40)}`, () => assert.equal(allowedImage(address), image));
 }

@@ -7,10 +7,10 @@
 
 import { createInterface } from "node:readline";
 
-import { Assembler } from "../client/assembler.js";
-import { Documents, Meters, Transcript, Tree, Views, pending } from "../client/index.js";
-import { flaw } from "../client/nodes.js";
-import { BadInput, Decoder } from "../client/sse.js";
+import { Assembler } from "../client/blocks/assembler.js";
+import { Documents, Meters, OpenViews, Transcript, Tree, listPending } from "../client/index.js";
+import { BadInput, Decoder } from "../client/transport/sse.js";
+import { validateView } from "../client/views/schema.js";
 
 const shown = (blocks) => blocks.map(({ type, agent, id, void: gone, text }) => [type, agent, id, gone, text]);
 
@@ -42,15 +42,15 @@ function fold({ log, vocabulary }) {
   return log.map((event) => {
     for (const folded of [transcript, meters, tree]) folded.apply(event);
     const changed = documents.apply(event);
-    const seen = { bubbles: transcript.seenIn(["customer"]), meters: meters.seenIn(["customer"]).report() };
-    return { bubbles: transcript.bubbles, meters: meters.report(), open: pending(tree), documents: changed, seen };
+    const seen = { bubbles: transcript.visibleTo(["customer"]), meters: meters.visibleTo(["customer"]).report() };
+    return { bubbles: transcript.messages, meters: meters.report(), open: listPending(tree), documents: changed, seen };
   });
 }
 
 function checkAction({ views, action }) {
-  const folded = new Views();
+  const folded = new OpenViews();
   for (const event of views) folded.apply(event);
-  return folded.check(action);
+  return folded.validateAction(action);
 }
 
 const ANSWERS = {
@@ -58,7 +58,7 @@ const ANSWERS = {
   pieces: decode,
   log: fold,
   views: checkAction,
-  tree: ({ tree }) => flaw(tree)?.path ?? null,
+  tree: ({ tree }) => validateView(tree)?.path ?? null,
 };
 
 for await (const line of createInterface({ input: process.stdin })) {

@@ -1,6 +1,16 @@
 // What a page does with a server, step by step: node requests.mjs STORY URL TOKEN. Prints what came of it.
 
-import { Client, Documents, Meters, Transcript, Tree, Views, connect, faultOf, pending } from "../client/index.js";
+import {
+  buildFault,
+  Client,
+  connect,
+  Documents,
+  listPending,
+  Meters,
+  OpenViews,
+  Transcript,
+  Tree,
+} from "../client/index.js";
 
 const [story, url, token] = process.argv.slice(2);
 const client = new Client({ url, token });
@@ -13,7 +23,7 @@ class Page {
   transcript = new Transcript(() => true);
   meters = new Meters();
   tree = new Tree(() => true);
-  views = new Views();
+  views = new OpenViews();
   documents = new Map();
   #kept = new Documents();
 
@@ -47,9 +57,9 @@ class Page {
     const { transcript, meters, open } = said;
     const { documents } = await client.documents({ session });
     const mine = {
-      transcript: this.transcript.bubbles,
+      transcript: this.transcript.messages,
       meters: this.meters.report(),
-      open: pending(tree),
+      open: listPending(tree),
       documents: [...this.documents.values()].map((made) => ({ session_id: session, ...made })),
     };
     return [mine, { transcript, meters, open, documents }];
@@ -106,13 +116,13 @@ const STORIES = {
     await page.until("agent.end", isRoot);
     const submit = (values) => ({ kind: "form.submit", form_id: "weight_entry", values });
     const wrong = submit({ measured_at: "2026-02-31", weight_lbs: "heavy", colour: "red" });
-    const mine = faultOf(page.views.check({ view_id: view.view_id, action: wrong }));
+    const mine = buildFault(page.views.validateAction({ view_id: view.view_id, action: wrong }));
     const theirs = await client.submitView(session, view.view_id, wrong).catch((error) => error.fault);
     const right = submit({ measured_at: "2026-01-08", weight_lbs: 187.6 });
-    const allowed = page.views.check({ view_id: view.view_id, action: right, shown });
+    const allowed = page.views.validateAction({ view_id: view.view_id, action: right, shown });
     await client.submitView(session, view.view_id, right, { shown });
     await page.until("agent.end", isRoot);
-    const doubled = page.views.check({ view_id: view.view_id, action: right });
+    const doubled = page.views.validateAction({ view_id: view.view_id, action: right });
     const again = await nameOf(client.submitView(session, view.view_id, right));
     page.feed.close();
     return { mine, theirs, allowed, doubled, again, compared: await page.compared() };

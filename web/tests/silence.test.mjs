@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Connection } from "../client/connection.js";
-import { Cursors } from "../client/cursor.js";
+import { Connection } from "../client/transport/connection.js";
+import { Cursors } from "../client/transport/cursor.js";
 
 const TIMING = { heartbeatMs: 1000, retryMs: 100, maxRetryMs: 100 };
 
@@ -30,7 +30,13 @@ function opened(t) {
     };
   };
   const hooks = { onRecords() {}, onState: (state) => line.states.push(state), onRefused() {} };
-  line.connection = new Connection({ open, urlOf: () => "", cursors: new Cursors(["sess_1"]), timing: TIMING, hooks });
+  line.connection = new Connection({
+    open,
+    buildUrl: () => "",
+    cursors: new Cursors(["sess_1"]),
+    timing: TIMING,
+    hooks,
+  });
   t.after(() => line.connection.close());
   return line;
 }

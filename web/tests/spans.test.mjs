@@ -1,9 +1,9 @@
-// What took time in a session: turns, agents, completions and calls, whatever the clocks say.
+// The spans of turns, agents, completions and calls, whatever the clocks say.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Spans, ticks } from "../console/spans.js";
+import { Spans, axisTicks } from "../console/store/spans.js";
 import { folded } from "./vectors.mjs";
 
 const BEGIN = Date.parse("2026-01-08T12:00:00.000Z");
@@ -29,7 +29,7 @@ function drawn(rows) {
       span.kind,
       span.name,
       span.start - BEGIN,
-      spans.endOf(span, trace) - BEGIN,
+      spans.spanEnd(span, trace) - BEGIN,
       span.state,
       ...span.waits.map(([from, to]) => [from - BEGIN, to === null ? null : to - BEGIN]),
     ]);
@@ -251,7 +251,7 @@ test("a result, an end or a wait that nobody knows the beginning of changes noth
 test("endOf: what is open goes on until now, what has ended does not", () => {
   const spans = folded(new Spans(), log([said, start(10, "a", "Lead"), call(20, "a", "c"), usage(30, "a")]));
   const [turn, agent, completion] = spans.rows("tr_1").map(({ span }) => span);
-  const ends = (now) => [turn, agent, completion].map((span) => spans.endOf(span, "tr_1", BEGIN + now) - BEGIN);
+  const ends = (now) => [turn, agent, completion].map((span) => spans.spanEnd(span, "tr_1", BEGIN + now) - BEGIN);
   assert.deepEqual(ends(20 * 60_000), [1_200_000, 1_200_000, 30]);
   assert.deepEqual(ends(5), [30, 30, 30], "a clock that is behind the log counts for nothing");
 });
@@ -275,11 +275,11 @@ test("what is open ends with the last event of the log, whatever turn that is in
   const [other] = log([[70, "ui.message", null, { text: "Later" }]]);
   spans.apply({ ...other, trace_id: "tr_2" });
   const [agent] = spans.turns.get("tr_1").children;
-  assert.equal(spans.endOf(agent, "tr_1") - BEGIN, 70);
+  assert.equal(spans.spanEnd(agent, "tr_1") - BEGIN, 70);
   spans.apply({ ...other, trace_id: undefined, ts: "not a time" });
-  assert.equal(spans.endOf(agent, "tr_1") - BEGIN, 70);
+  assert.equal(spans.spanEnd(agent, "tr_1") - BEGIN, 70);
   assert.deepEqual(
-    spans.begun.map(([trace]) => trace),
+    spans.startedTurns.map(([trace]) => trace),
     ["tr_1"],
   );
 });
@@ -306,7 +306,7 @@ for (const [total, expected] of [
   [150_000, [0, 30_000, 60_000, 90_000, 120_000, 150_000]],
   [864e6, [0, 1728e5, 3456e5, 5184e5, 6912e5, 864e6]],
 ]) {
-  test(`an axis of ${total} ms has round ticks`, () => assert.deepEqual(ticks(total), expected));
+  test(`an axis of ${total} ms has round ticks`, () => assert.deepEqual(axisTicks(total), expected));
 }
 
 test("who has nothing open but what waits, waits; who also works does not", () => {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { BadInput, Decoder, LIMIT_BYTES } from "../client/sse.js";
+import { BadInput, Decoder, MAX_MESSAGE_BYTES } from "../client/transport/sse.js";
 
 const VECTORS = JSON.parse(readFileSync(new URL("../../tests/vectors/wire/sse.json", import.meta.url), "utf-8"));
 const encode = (text) => new TextEncoder().encode(text);
@@ -21,7 +21,7 @@ function expected(vector) {
   return { messages, lastId, retryMs: vector.retry_ms ?? null, refused: false };
 }
 
-function decode(pieces, limitBytes = LIMIT_BYTES) {
+function decode(pieces, limitBytes = MAX_MESSAGE_BYTES) {
   const decoder = new Decoder(limitBytes);
   const messages = [];
   let refused = false;

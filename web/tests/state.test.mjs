@@ -3,13 +3,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Documents, documents, toDocument } from "../client/documents.js";
-import { Meters } from "../client/meters.js";
-import { pending } from "../client/pending.js";
-import { Roster } from "../client/roster.js";
-import { rounded } from "../client/sums.js";
-import { Transcript } from "../client/transcript.js";
-import { Tree } from "../client/tree.js";
+import { Documents, collectDocuments, toDocument } from "../client/folds/documents.js";
+import { Meters } from "../client/folds/meters.js";
+import { listPending } from "../client/folds/pending.js";
+import { Roster } from "../client/folds/roster.js";
+import { Transcript } from "../client/folds/transcript.js";
+import { Tree } from "../client/folds/tree.js";
+import { roundCost } from "../client/shared/rounding.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 const seqs = (bubbles) => bubbles.map(({ seq }) => seq);
@@ -17,9 +17,9 @@ const seqs = (bubbles) => bubbles.map(({ seq }) => seq);
 for (const vector of vectors("state/transcript").cases) {
   test(`transcript: ${vector.name}`, () => {
     const transcript = folded(new Transcript(), logOf(vector.events));
-    assert.deepEqual(transcript.bubbles, vector.bubbles);
-    assert.deepEqual(seqs(transcript.seenIn(["customer"])), vector.customer);
-    assert.deepEqual(seqs(transcript.seenIn([])), vector.everybody);
+    assert.deepEqual(transcript.messages, vector.bubbles);
+    assert.deepEqual(seqs(transcript.visibleTo(["customer"])), vector.customer);
+    assert.deepEqual(seqs(transcript.visibleTo([])), vector.everybody);
   });
 }
 
@@ -32,11 +32,11 @@ for (const [origin, texts] of [
     const [event] = logOf([{ type: "broker.agree", origin, trace_id: "tr_1", payload: { granted: true } }]);
     const mine = (type) => type.startsWith("broker.");
     assert.deepEqual(
-      folded(new Transcript(mine), [event]).bubbles.map(({ text }) => text),
+      folded(new Transcript(mine), [event]).messages.map(({ text }) => text),
       texts,
     );
-    assert.deepEqual(folded(new Transcript(), [event]).bubbles, []);
-    assert.deepEqual([...folded(new Tree(mine), [event]).queue.keys()], origin === "ui" ? ["tr_1"] : []);
+    assert.deepEqual(folded(new Transcript(), [event]).messages, []);
+    assert.deepEqual([...folded(new Tree(mine), [event]).queuedTurns.keys()], origin === "ui" ? ["tr_1"] : []);
   });
 }
 
@@ -55,7 +55,7 @@ for (const [value, expected] of [
   [2.5e-6, 3e-6],
   [7, 7],
 ]) {
-  test(`${value} is rounded as in Python`, () => assert.equal(rounded(value), expected));
+  test(`${value} is rounded as in Python`, () => assert.equal(roundCost(value), expected));
 }
 
 for (const { channel, stop, stopped } of vectors("state/tree").stops) {
@@ -70,7 +70,7 @@ for (const { channel, stop, stopped } of vectors("state/tree").stops) {
     const command = { kind: "stop", ...stop };
     const told = { type: "ui.command", channel: channel ?? undefined, payload: { command } };
     const tree = folded(new Tree(), logOf([...started, told]));
-    const marked = [...tree.open].filter(([, invocation]) => invocation.stopped);
+    const marked = [...tree.open].filter(([, invocation]) => invocation.isStopped);
     assert.deepEqual(
       marked.map(([agentId]) => agentId),
       stopped,
@@ -83,12 +83,12 @@ for (const vector of vectors("state/tree").cases) {
     const tree = folded(new Tree(), logOf(vector.events));
     assert.equal(tree.last, vector.events.length - 1);
     assert.deepEqual([...tree.open.keys()], vector.open);
-    assert.deepEqual([...tree.queue.keys()], vector.queue);
+    assert.deepEqual([...tree.queuedTurns.keys()], vector.queue);
     assert.deepEqual(
-      [...tree.open.keys()].filter((agentId) => tree.waits(agentId)),
+      [...tree.open.keys()].filter((agentId) => tree.isWaiting(agentId)),
       vector.waits,
     );
-    assert.deepEqual(tree.waiting(), vector.waiting);
+    assert.deepEqual(tree.agentsAsking(), vector.waiting);
   });
 }
 
@@ -103,10 +103,13 @@ test("tree: callers wait through any number of agents, the last of whom asks the
   ]);
   const asks = { type: "tool.await", agent_id: "agt_4999", payload: { calls: [{ call_id: "c" }] } };
   const tree = folded(new Tree(), logOf([...levels.flat(), asks]));
-  assert.equal(tree.waiters().size, 5000);
-  assert.deepEqual([tree.waits("agt_0"), tree.waits("agt_x"), tree.child("agt_7", "c")], [true, false, "agt_8"]);
-  assert.deepEqual([tree.waiting(), tree.rests("tr_1")], [["agt_4999"], true]);
-  assert.deepEqual(pending(tree).calls.at(0).waits_for, "agent");
+  assert.equal(tree.waitingAgents().size, 5000);
+  assert.deepEqual(
+    [tree.isWaiting("agt_0"), tree.isWaiting("agt_x"), tree.child("agt_7", "c")],
+    [true, false, "agt_8"],
+  );
+  assert.deepEqual([tree.agentsAsking(), tree.isSettled("tr_1")], [["agt_4999"], true]);
+  assert.deepEqual(listPending(tree).calls.at(0).waits_for, "agent");
 });
 
 const DOCUMENTS = vectors("state/documents");
@@ -140,7 +143,7 @@ for (const row of DOCUMENTS.none) {
 for (const vector of DOCUMENTS.cases) {
   test(`documents: ${vector.name}`, () => {
     const expected = vector.documents.map((made) => ({ ...made, body: JSON.parse(made.body) }));
-    assert.deepEqual([...documents(logOf(vector.events)).values()].sort(byId), expected.sort(byId));
+    assert.deepEqual([...collectDocuments(logOf(vector.events)).values()].sort(byId), expected.sort(byId));
   });
 }
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { PageStorage } from "../console/storage.js";
+import { PageStorage } from "../console/app/storage.js";
 
 /** A Storage of the browser with room for a number of characters. */
 class FakeStorage extends Map {
@@ -90,7 +90,7 @@ test("the theme is chosen on a page whose browser refuses storage", async (t) =>
     delete globalThis.document;
     delete globalThis.localStorage;
   });
-  const { nextTheme, theme } = await import("../console/theme.js");
+  const { switchTheme: nextTheme, currentTheme: theme } = await import("../console/app/theme.js");
   assert.deepEqual([theme(), root.dataset.theme], ["auto", "auto"]);
   nextTheme();
   assert.deepEqual([theme(), root.dataset.theme], ["light", "light"]);
@@ -99,7 +99,7 @@ test("the theme is chosen on a page whose browser refuses storage", async (t) =>
 test("a choice is remembered on a page whose browser refuses storage", async (t) => {
   Object.defineProperty(globalThis, "sessionStorage", { get: refuse, configurable: true });
   t.after(() => delete globalThis.sessionStorage);
-  const { remember, remembered } = await import("../console/memory.js");
+  const { saveSetting: remember, loadSetting: remembered } = await import("../console/app/storage.js");
   assert.equal(remembered("panel", "events"), "events");
   remember("panel", "state");
   assert.equal(remembered("panel", "events"), "state");

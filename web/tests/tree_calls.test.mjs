@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { pending } from "../client/pending.js";
-import { Tree } from "../client/tree.js";
+import { listPending } from "../client/folds/pending.js";
+import { Tree } from "../client/folds/tree.js";
 import { folded, logOf } from "./vectors.mjs";
 
 const of = (type, payload) => ({ type, agent_id: "agt_1", trace_id: "tr_1", depth: 0, payload });
@@ -16,8 +16,8 @@ const decision = (word) => of("approval.decision", { call_id: "c1", args_hash: "
 /** What the call of a log waits for, and whether its agent can only wait. */
 function callAfter(...events) {
   const tree = folded(new Tree(), logOf([START, CALL, ...events]));
-  const [call] = pending(tree).calls;
-  return [call?.waits_for, tree.waits("agt_1")];
+  const [call] = listPending(tree).calls;
+  return [call?.waits_for, tree.isWaiting("agt_1")];
 }
 
 test("Tree after tool.await has a call that waits for the page", () => {
@@ -34,13 +34,13 @@ test("Tree after approval.request has a call that waits for an approval, until i
 
 test("Tree refuses a call that was denied, and only that", () => {
   const refusedAfter = (word) =>
-    folded(new Tree(), logOf([START, CALL, REQUEST, decision(word)])).call("agt_1", "c1").refused;
+    folded(new Tree(), logOf([START, CALL, REQUEST, decision(word)])).call("agt_1", "c1").isDenied;
   assert.deepEqual([refusedAfter("approve"), refusedAfter("deny")], [false, true]);
 });
 
 test("Tree ignores approvals of calls that are not open", () => {
   const tree = folded(new Tree(), logOf([START, REQUEST, decision("deny")]));
-  assert.deepEqual(pending(tree).calls, []);
+  assert.deepEqual(listPending(tree).calls, []);
 });
 
 test("Tree after block.retract has no call of that block", () => {

@@ -1,42 +1,52 @@
 // Compiled by `npm run types`, never run: the types of the package as a page uses them. `@ts-expect-error` is a
 // control: the compiler must refuse the line below it.
 
+import type {
+  ApprovalRequest,
+  Fault,
+  Feed,
+  FeedState,
+  Json,
+  LogEvent,
+  Pending,
+  PostedEvent,
+  Problem,
+} from "@turnlog/client";
 import {
+  buildFault,
   Client,
   Conflict,
+  collectDocuments,
+  connect,
+  createHttpError,
   Documents,
   Forbidden,
+  findView,
   Gone,
+  HttpError,
   Invalid,
+  listPending,
   Meters,
   Names,
   NotFound,
   NotSignedIn,
+  OpenViews,
   OtherPrincipal,
-  Refused,
   Roster,
   TooMany,
   Transcript,
   Tree,
   TurnlogError,
-  Unreachable,
-  Views,
-  connect,
-  documents,
-  faultOf,
-  pending,
-  refusal,
   toDocument,
+  Unreachable,
   viewKey,
-  viewOf,
 } from "@turnlog/client";
-import type { ApprovalRequest, Event, Fault, Feed, FeedState, Json, Pending, Posted, Problem } from "@turnlog/client";
+import type { Block, BlockJson, PendingFrontendCall } from "@turnlog/client/assembler";
 import { Assembler } from "@turnlog/client/assembler";
-import type { Block, BlockJson, PendingCall } from "@turnlog/client/assembler";
-import { wrong } from "@turnlog/client/fields";
-import { PARTS, flaw, isEmpty, parts } from "@turnlog/client/nodes";
-import { BadInput, Decoder, LIMIT_BYTES } from "@turnlog/client/sse";
-import type { Message } from "@turnlog/client/sse";
+import { validateField } from "@turnlog/client/fields";
+import { isEmptyView, MAX_PARTS, validateView, walkView } from "@turnlog/client/schema";
+import type { SseMessage } from "@turnlog/client/sse";
+import { BadInput, Decoder, MAX_MESSAGE_BYTES } from "@turnlog/client/sse";
 
 declare module "@turnlog/client" {
   interface Payloads {
@@ -89,7 +99,7 @@ export function following() {
     share: "ada",
     timing: { retryMs: 10 },
     onReset: ({ epoch }) => expectType<string>()(epoch),
-    onError: (error) => expectType<Refused>()(error),
+    onError: (error) => expectType<HttpError>()(error),
   });
   connect({ session: "sess_1", turn: "tr_1", dialect: "blocks", onEvent: (data) => expectType<string>()(data) });
   connect({ session: "sess_1", dialect: "shop.orders", onEvent: (data) => expectType<string>()(data) });
@@ -99,7 +109,7 @@ export function following() {
   // @ts-expect-error: no session
   connect({});
   // @ts-expect-error: another dialect gives text
-  connect({ session: "sess_1", dialect: "blocks", onEvent: (event: Event) => event.seq });
+  connect({ session: "sess_1", dialect: "blocks", onEvent: (event: LogEvent) => event.seq });
   // @ts-expect-error: no such transport
   connect({ session: "sess_1", transport: "websocket" });
   // @ts-expect-error: a state is read
@@ -108,7 +118,7 @@ export function following() {
 
 // Events narrow by their type, those of an application too.
 
-export function narrowing(event: Event) {
+export function narrowing(event: LogEvent) {
   expectType<number>()(event.seq);
   if (event.type === "assistant.message") expectType<string>()(event.payload.text);
   if (event.type === "broker.record_eligibility") expectType<boolean>()(event.payload.eligible);
@@ -126,7 +136,7 @@ export async function asking(client: Client, request: ApprovalRequest) {
   expectType<number>()(sent.eventId);
   expectType<string | undefined>()(sent.session);
 
-  const note: Posted = { type: "broker.record_eligibility", payload: { eligible: true } };
+  const note: PostedEvent = { type: "broker.record_eligibility", payload: { eligible: true } };
   expectType<number[]>()(await client.dispatch("sess_1", [note]));
   expectType<number>()(await client.stop("sess_1", { turn: "tr_1", agent: "agt_1" }));
   expectType<number>()(await client.answer("sess_1", { call_id: "c", tool: "ask" }, { a: [1, null] }));
@@ -174,33 +184,33 @@ export async function asking(client: Client, request: ApprovalRequest) {
 
 // Folds
 
-export function folding(event: Event) {
+export function folding(event: LogEvent) {
   const isOwn = (type: string) => type.startsWith("broker.");
   const transcript = new Transcript(isOwn);
   transcript.apply(event);
-  expectType<"user" | "assistant" | "note" | undefined>()(transcript.bubbles[0]?.who);
-  expectType<string | undefined>()(transcript.seenIn(["customer"])[0]?.text);
+  expectType<"user" | "assistant" | "note" | undefined>()(transcript.messages[0]?.who);
+  expectType<string | undefined>()(transcript.visibleTo(["customer"])[0]?.text);
 
   const tree = new Tree(isOwn);
   tree.apply(event);
   expectType<number>()(tree.last);
-  expectType<Set<string>>()(tree.waiters());
+  expectType<Set<string>>()(tree.waitingAgents());
   expectType<string | null>()(tree.child("agt_1", "c"));
-  expectType<string[]>()(tree.waiting());
-  expectType<boolean[]>()([tree.waits("agt_1"), tree.runs("tr_1"), tree.rests("tr_1")]);
-  const open = pending(tree);
+  expectType<string[]>()(tree.agentsAsking());
+  expectType<boolean[]>()([tree.isWaiting("agt_1"), tree.isRunning("tr_1"), tree.isSettled("tr_1")]);
+  const open = listPending(tree);
   expectType<Pending>()(open);
   expectType<"page" | "approval" | "remote" | "agent" | "provider" | "backend" | undefined>()(open.calls[0]?.waits_for);
 
   const names = new Names();
   names.apply(event);
-  expectType<string>()(names.of("guest_1"));
+  expectType<string>()(names.displayName("guest_1"));
   expectType<string | undefined>()(names.names.get("guest_1"));
 
   const meters = new Meters();
   meters.apply(event);
   expectType<number>()(meters.report().session.turns);
-  expectType<Meters>()(meters.seenIn(["customer"]));
+  expectType<Meters>()(meters.visibleTo(["customer"]));
 
   const roster = new Roster();
   roster.apply(event);
@@ -209,7 +219,7 @@ export function folding(event: Event) {
   const changed = new Documents().apply(event);
   expectType<string | undefined>()(changed[0]?.id);
   expectType<string | undefined>()(toDocument(event)?.id);
-  expectType<number>()(documents([event]).size);
+  expectType<number>()(collectDocuments([event]).size);
 
   // @ts-expect-error: an event, not its text
   transcript.apply("text");
@@ -221,37 +231,37 @@ export function folding(event: Event) {
 
 // Views
 
-export function viewing(event: Event) {
-  const views = new Views();
+export function viewing(event: LogEvent) {
+  const views = new OpenViews();
   views.apply(event);
   const action = { action: { kind: "button.click", button_id: "b" }, view_id: "v" } as const;
-  expectType<Problem[]>()(views.check(action, "customer"));
-  views.take(action, null);
-  expectType<Fault>()(faultOf(views.check(action)));
+  expectType<Problem[]>()(views.validateAction(action, "customer"));
+  views.applyAction(action, null);
+  expectType<Fault>()(buildFault(views.validateAction(action)));
   expectType<string | undefined>()(views.open.get(viewKey(null, "v"))?.event_id);
-  expectType<string | undefined>()(viewOf(views.open.values(), action, "customer")?.event_id);
+  expectType<string | undefined>()(findView(views.open.values(), action, "customer")?.event_id);
 
   const tree = { type: "screen", id: "s", children: [] };
-  expectType<boolean>()(isEmpty(tree));
-  expectType<string | undefined>()(flaw(tree)?.path);
-  for (const { path } of parts(tree)) expectType<string>()(path);
-  expectType<number>()(PARTS);
-  expectType<string | null>()(wrong({ type: "field.text", name: "a", label: "A" }, "x"));
+  expectType<boolean>()(isEmptyView(tree));
+  expectType<string | undefined>()(validateView(tree)?.path);
+  for (const { path } of walkView(tree)) expectType<string>()(path);
+  expectType<number>()(MAX_PARTS);
+  expectType<string | null>()(validateField({ type: "field.text", name: "a", label: "A" }, "x"));
 
   // @ts-expect-error: no such action
-  views.check({ action: { kind: "button.press", button_id: "b" }, view_id: "v" });
+  views.validateAction({ action: { kind: "button.press", button_id: "b" }, view_id: "v" });
 }
 
 // Errors
 
 export function failing(error: unknown) {
-  if (error instanceof Refused) expectType<number>()(error.status);
-  if (error instanceof Refused) expectType<Fault | null>()(error.fault);
+  if (error instanceof HttpError) expectType<number>()(error.status);
+  if (error instanceof HttpError) expectType<Fault | null>()(error.fault);
   const kinds = [Invalid, NotSignedIn, Forbidden, NotFound, Conflict, Gone, OtherPrincipal, TooMany];
   for (const Kind of kinds) expectType<number>()(new Kind("no", 400).retryAfterMs);
   const unreachable = new Unreachable("away");
   if (unreachable instanceof TurnlogError) expectType<Unreachable>()(unreachable);
-  expectType<Refused>()(refusal(409, "no", { retryAfterMs: 10 }));
+  expectType<HttpError>()(createHttpError(409, "no", { retryAfterMs: 10 }));
   // @ts-expect-error: only a refusal has a status
   unreachable.status;
 }
@@ -259,14 +269,14 @@ export function failing(error: unknown) {
 // The reader of the dialect `blocks`, and the decoder below it
 
 export function reading(bytes: Uint8Array) {
-  const decoder = new Decoder(LIMIT_BYTES);
+  const decoder = new Decoder(MAX_MESSAGE_BYTES);
   const assembler = new Assembler();
   for (const message of [...decoder.feed(bytes), ...decoder.flush()]) {
-    expectType<Message>()(message);
+    expectType<SseMessage>()(message);
     expectType<Block[]>()(assembler.feed(message.data, message.id));
   }
   expectType<Block[]>()(assembler.flush());
-  expectType<PendingCall[]>()(assembler.pending);
+  expectType<PendingFrontendCall[]>()(assembler.pending);
   expectType<string>()(assembler.transcript());
   for (const block of assembler.asJson().blocks) text(block);
   expectType<"BadInput">()(new BadInput("too long").name);

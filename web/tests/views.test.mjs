@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { flaw } from "../client/nodes.js";
-import { quote } from "../client/text.js";
-import { Views, faultOf } from "../client/views.js";
+import { pythonRepr } from "../client/shared/python-text.js";
+import { validateView } from "../client/views/schema.js";
+import { OpenViews, buildFault } from "../client/views/views.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 const ACTIONS = vectors("views/actions");
@@ -16,18 +16,18 @@ const shows = (tree, view_id = "view_1") => ({
   payload: { view: { kind: "a2ui.v1", view_id, tree } },
 });
 const happened = (what) => (typeof what === "string" ? shows(TREES[what]) : { type: "ui.action", payload: what });
-const viewsAfter = (...events) => folded(new Views(), logOf(events));
+const viewsAfter = (...events) => folded(new OpenViews(), logOf(events));
 const click = (view_id = "view_1") => ({ view_id, action: { kind: "button.click", button_id: "go" } });
 const GO = { type: "button", id: "go", label: "Go" };
 
 for (const { name, before, action, problems } of ACTIONS.cases) {
   test(`action: ${name}`, () => {
-    assert.deepEqual(viewsAfter(happened("show"), ...before.map(happened)).check(action), problems);
+    assert.deepEqual(viewsAfter(happened("show"), ...before.map(happened)).validateAction(action), problems);
   });
 }
 
 for (const { name, tree, flaw: expected } of vectors("views/trees").cases) {
-  test(`tree: ${name}`, () => assert.equal(flaw(tree)?.path, expected?.path));
+  test(`tree: ${name}`, () => assert.equal(validateView(tree)?.path, expected?.path));
 }
 
 function nested(levels) {
@@ -39,11 +39,11 @@ function nested(levels) {
 const many = (count) => ({ type: "section", children: Array(count - 1).fill({ type: "text", text: "" }) });
 
 test("twenty levels and two thousand parts are enough", () => {
-  assert.equal(flaw(nested(20)), null);
-  assert.equal(flaw(nested(21)).path, `$${".children[0]".repeat(20)}`);
-  assert.equal(flaw(nested(100_000)).path, "$");
-  assert.equal(flaw(many(2000)), null);
-  assert.equal(flaw(many(2001)).path, "$.children[1999]");
+  assert.equal(validateView(nested(20)), null);
+  assert.equal(validateView(nested(21)).path, `$${".children[0]".repeat(20)}`);
+  assert.equal(validateView(nested(100_000)).path, "$");
+  assert.equal(validateView(many(2000)), null);
+  assert.equal(validateView(many(2001)).path, "$.children[1999]");
 });
 
 test("the oldest views close when there are too many parts", () => {
@@ -53,20 +53,20 @@ test("the oldest views close when there are too many parts", () => {
     [...views.open.values()].map(({ view_id }) => view_id),
     ["view_2", "view_3", "view_4", "view_0", "view_9"],
   );
-  assert.equal(views.check(click("view_1"))[0].message, "view view_1 is not open in this session");
+  assert.equal(views.validateAction(click("view_1"))[0].message, "view view_1 is not open in this session");
 });
 
 test("a view that cannot be understood changes nothing", () => {
-  assert.deepEqual(viewsAfter(shows(GO), shows({ type: "html", html: "<b>" })).check(click()), []);
+  assert.deepEqual(viewsAfter(shows(GO), shows({ type: "html", html: "<b>" })).validateAction(click()), []);
 });
 
 test("an answer tells a bounded number of problems, each with a short path", () => {
   const values = Object.fromEntries(Array.from({ length: 101 }, (_, at) => [`a${at}${"x".repeat(1000)}`, 1]));
   const views = viewsAfter(shows({ type: "form", id: "f", fields: [] }));
-  const problems = views.check({ view_id: "view_1", action: { kind: "form.submit", form_id: "f", values } });
+  const problems = views.validateAction({ view_id: "view_1", action: { kind: "form.submit", form_id: "f", values } });
   assert.equal(problems.length, 100);
   assert(problems.every(({ path, message }) => path[1].length <= 128 && message.length < 120));
-  const fault = faultOf(problems);
+  const fault = buildFault(problems);
   assert.deepEqual([fault.code, fault.message], ["VALIDATION_ERROR", problems[0].message]);
   assert.equal(fault.details.problems.length, 100);
 });
@@ -77,5 +77,5 @@ for (const [text, shown] of [
   ["a\n\\ \u2028\x07é💡", "'a\\n\\\\ \\u2028\\x07é💡'"],
   ["x".repeat(79), `'${"x".repeat(78)}…`],
 ]) {
-  test(`${JSON.stringify(text).slice(0, 20)} is quoted as in Python`, () => assert.equal(quote(text), shown));
+  test(`${JSON.stringify(text).slice(0, 20)} is quoted as in Python`, () => assert.equal(pythonRepr(text), shown));
 }

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Views } from "../client/views.js";
-import { Sent } from "../console/view-sent.js";
+import { OpenViews } from "../client/views/views.js";
+import { Submissions } from "../console/views/submissions.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 const VECTORS = vectors("views/channels");
@@ -18,8 +18,8 @@ function eventOf({ show, hide, click, shown, channel }) {
 
 for (const { name, events, channel, action, problems, open, used } of VECTORS.cases) {
   test(`views in channels: ${name}`, () => {
-    const views = folded(new Views(), logOf(events.map(eventOf)));
-    const found = views.check({ ...action, action: CLICK }, channel);
+    const views = folded(new OpenViews(), logOf(events.map(eventOf)));
+    const found = views.validateAction({ ...action, action: CLICK }, channel);
     assert.deepEqual(
       found.map(({ message }) => message),
       problems,
@@ -42,9 +42,9 @@ test("what was sent on a view is not shown on the view of another channel", () =
     { show: "v", channel: "seller" },
     { click: "v", channel: "buyer" },
   ];
-  const sent = folded(new Sent(), logOf(events.map(eventOf)));
+  const sent = folded(new Submissions(), logOf(events.map(eventOf)));
   assert.deepEqual(
-    ["buyer", "seller"].map((channel) => sent.on("v", channel).actions.size),
+    ["buyer", "seller"].map((channel) => sent.forView("v", channel).actions.size),
     [1, 0],
   );
 });

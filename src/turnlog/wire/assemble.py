@@ -8,7 +8,7 @@ the model said last, and with a call its results. Nothing is raised: what cannot
 
 After a reconnect messages may come again: one whose id is not after the last one is left out. A new epoch or
 a `reset` makes everything void (protocol section 7). Work and memory are linear in the input.
-`web/client/assembler.js` is the same reader, and `reading` makes sure that both hold the same values.
+`web/client/blocks/assembler.js` is the same reader, and `reading` makes sure that both hold the same values.
 """
 
 import math

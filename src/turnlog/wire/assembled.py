@@ -1,7 +1,7 @@
 """What an `Assembler` has put together: agents, their blocks, the sources of a text; as JSON and as text.
 
 A block knows its state (`complete`, `void`) and what hangs on it. JSON and transcript are the same in Python
-and JavaScript (`web/client/assembled.js`). A transcript is made of lines that say what they are, so that a
+and JavaScript (`web/client/blocks/model.js`). A transcript is made of lines that say what they are, so that a
 terminal can colour them.
 """
 

@@ -1,7 +1,7 @@
 """JSON read so that Python and JavaScript hold the same value, and messages of `blocks` read from it.
 
 Where the two could not agree (numbers beyond 2**53 - 1, lone surrogates, more than 128 levels) a value stays
-text: `read_value` gives UNSET. Nothing here raises; `web/client/reading.js` is the same in JavaScript.
+text: `read_value` gives UNSET. Nothing here raises; `web/client/blocks/json.js` is the same in JavaScript.
 """
 
 import json

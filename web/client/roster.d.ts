@@ -1,8 +1,0 @@
-import type { Team } from "./client.js";
-import type { Envelope } from "./events.js";
-
-/** The team of each channel on its nine seats. */
-export declare class Roster {
-  apply(event: Envelope<string, any>): void;
-  report(): Team[];
-}

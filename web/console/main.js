@@ -1,3 +1,0 @@
-/** The console: what the browser loads first. */
-
-import "./console.js";

@@ -1,0 +1,53 @@
+/**
+ * Draws a JSON value for people: an object as names and values, a list of objects as a table, anything else as words.
+ * A value that is too long or too deep is drawn as JSON. Everything is text.
+ */
+
+import { html, nothing } from "lit";
+
+import { humanizeName, isContainer, valueText } from "../store/labels.js";
+
+const MAX_ITEMS = 50; // of a list: a person reads no more
+const MAX_COLUMNS = 8;
+
+/** Draw pairs of a name and a value. */
+export const drawFacts = (pairs) =>
+  html`<dl class="facts">${pairs.map(
+    ([name, value]) => html`
+  <dt>${name}</dt><dd>${drawValue(value)}</dd>`,
+  )}</dl>`;
+
+/** Return an object's entries with readable names. */
+export const labelledPairs = (value) => Object.entries(value ?? {}).map(([name, inner]) => [humanizeName(name), inner]);
+
+function drawValue(value, depth = 0) {
+  if (!isContainer(value)) return html`${typeof value === "string" && value ? value : valueText(value)}`;
+  if (Object.keys(value).length === 0) return html`none`;
+  if (depth > 1) return html`<code>${JSON.stringify(value)}</code>`;
+  if (!Array.isArray(value))
+    return html`<dl class="facts">${Object.entries(value).map(
+      ([name, inner]) => html`
+    <dt>${humanizeName(name)}</dt><dd>${drawValue(inner, depth + 1)}</dd>`,
+    )}</dl>`;
+  return value.every((item) => isContainer(item) && !Array.isArray(item)) ? drawRows(value) : drawList(value, depth);
+}
+
+const drawRest = (count) => (count > 0 ? html`<p class="note">and ${count} more</p>` : nothing);
+
+const drawList = (items, depth) =>
+  html`<ul class="items">${items.slice(0, MAX_ITEMS).map(
+    (item) => html`
+  <li>${drawValue(item, depth + 1)}</li>`,
+  )}</ul>${drawRest(items.length - MAX_ITEMS)}`;
+
+function drawRows(rows) {
+  const names = [...new Set(rows.slice(0, MAX_ITEMS).flatMap(Object.keys))];
+  if (names.length > MAX_COLUMNS) return html`<code>${JSON.stringify(rows)}</code>`;
+  return html`<div class="scroll" tabindex="0"><table class="rows">
+    <thead><tr>${names.map((name) => html`<th scope="col">${humanizeName(name)}</th>`)}</tr></thead>
+    <tbody>${rows.slice(0, MAX_ITEMS).map(
+      (row) => html`
+      <tr>${names.map((name) => html`<td>${Object.hasOwn(row, name) ? valueText(row[name]) : ""}</td>`)}</tr>`,
+    )}</tbody>
+  </table></div>${drawRest(rows.length - MAX_ITEMS)}`;
+}

@@ -1,6 +1,0 @@
-/** Put on a style: parts of the page that load late bring theirs along (`build.mjs`). */
-export function wear(css) {
-  const sheet = new CSSStyleSheet();
-  sheet.replaceSync(css);
-  document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
-}
