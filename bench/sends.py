@@ -9,7 +9,6 @@ and its events cost.
 
 import http.client
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
+from bench.fanout.measure import cpu_us
 from tests.e2e.harness import ROOT, TURNLOG, Server, running
 from turnlog import Agent, App
 from turnlog.agents import Scripted
@@ -29,7 +29,6 @@ SESSIONS = 40
 EACH = 10
 SENDS = SESSIONS * EACH  # below the burst that one program may send
 GOAL = 40  # times a bare route, which stores nothing and answers nothing
-TICKS = os.sysconf("SC_CLK_TCK")
 BARE = """
 import socket, uvicorn
 from starlette.applications import Starlette
@@ -52,12 +51,6 @@ def answer(messages: list[Message]) -> Iterator[str]:
 
 
 app = App("bench", Agent("Answerer", "Answer.", Scripted(answer)))
-
-
-def cpu_s(pid: int) -> float:
-    """Return the CPU time that a process has taken."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def send_all(port: int, headers: dict[str, str], sessions: list[str]) -> None:
@@ -97,20 +90,20 @@ def bare_server() -> Iterator[tuple[int, int]]:
 def measure() -> tuple[float, float]:
     """Return the CPU time for each message, in microseconds: of the bare route and of Turnlog."""
     with bare_server() as (port, pid):
-        begun_s = cpu_s(pid)
+        begun_us = cpu_us(pid)
         send_all(port, {}, ["sess_1"] * SESSIONS)
-        bare_s = cpu_s(pid) - begun_s
+        bare_us = cpu_us(pid) - begun_us
     with (
         tempfile.TemporaryDirectory() as folder,
         running("bench.sends:app", Path(folder), program=[TURNLOG]) as server,
     ):
         sessions = [server.session() for _ in range(SESSIONS)]
-        begun_s = cpu_s(server.process.pid)
+        begun_us = cpu_us(server.process.pid)
         send_all(server.port, server.headers, sessions)
         for session in sessions:
             wait_for_ends(server, session)
-        turnlog_s = cpu_s(server.process.pid) - begun_s
-    return bare_s / SENDS * 1e6, turnlog_s / SENDS * 1e6
+        turnlog_us = cpu_us(server.process.pid) - begun_us
+    return bare_us / SENDS, turnlog_us / SENDS
 
 
 def main() -> int:

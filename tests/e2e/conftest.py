@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, BrowserContext
 
 from tests.e2e.browser import browsing
+from tests.e2e.console import context_of
+from tests.e2e.harness import Server
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +34,11 @@ def chrome(shared_browser: tuple[Browser, asyncio.AbstractEventLoop]) -> Iterato
     for context in browser.contexts:
         context.close()
     asyncio._set_running_loop(None)
+
+
+@pytest.fixture
+def context(chrome: Browser, server: Server) -> Iterator[BrowserContext]:
+    """A context that is signed in at the `server` of a file."""
+    with context_of(chrome) as context:
+        assert context.request.post(f"{server.url}/api/sign-in", headers=server.headers, data={}).ok
+        yield context

@@ -38,13 +38,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def context(chrome: Browser, server: Server) -> Iterator[BrowserContext]:
-    with context_of(chrome) as context:
-        assert context.request.post(f"{server.url}/api/sign-in", headers=server.headers, data={}).ok
-        yield context
-
-
-@pytest.fixture
 def page(context: BrowserContext, server: Server) -> Page:
     """A page in a session of its own."""
     return opened(context, f"{server.url}/?session={server.session()}")

@@ -4,9 +4,9 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, expect
+from playwright.sync_api import BrowserContext, Page, Request, Route, expect
 
-from tests.e2e.console import LIMIT_MS, chat, context_of, live, opened, say
+from tests.e2e.console import LIMIT_MS, chat, live, opened, say
 from tests.e2e.harness import Server, running
 from tests.support.invitations import FORM, redemption
 
@@ -17,13 +17,6 @@ SECRET = "for the owner alone"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running("tests.e2e.console_apps:book", tmp_path_factory.mktemp("persons")) as server:
         yield server
-
-
-@pytest.fixture
-def context(chrome: Browser, server: Server) -> Iterator[BrowserContext]:
-    with context_of(chrome) as context:
-        assert context.request.post(f"{server.url}/api/sign-in", headers=server.headers, data={}).ok
-        yield context
 
 
 @pytest.fixture

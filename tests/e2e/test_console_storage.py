@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, expect
+from playwright.sync_api import BrowserContext, expect
 
-from tests.e2e.console import chat, context_of, opened, say
+from tests.e2e.console import chat, opened, say
 from tests.e2e.harness import Server, running
 
 REFUSE = """
@@ -21,13 +21,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder: Path = tmp_path_factory.mktemp("storage")
     with running("tests.e2e.console_apps:app", folder) as server:
         yield server
-
-
-@pytest.fixture
-def context(chrome: Browser, server: Server) -> Iterator[BrowserContext]:
-    with context_of(chrome) as context:
-        assert context.request.post(f"{server.url}/api/sign-in", headers=server.headers, data={}).ok
-        yield context
 
 
 def test_console_storage_refused_shows_the_session_and_sends(context: BrowserContext, server: Server) -> None:

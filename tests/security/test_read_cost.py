@@ -1,4 +1,4 @@
-"""Row 35: a principal that reads much waits, and nobody else does."""
+"""Row 35: a principal that reads much waits, and no other principal does."""
 
 import pytest
 

@@ -249,7 +249,7 @@ class Sessions:
             yield driver
 
     async def _last_seq(self, membership: Membership) -> int:
-        return (await self.log.info(membership.session_id)).last
+        return await self.log.last_seq(membership.session_id)
 
     # commands
 

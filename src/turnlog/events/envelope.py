@@ -185,7 +185,8 @@ def decode_envelope(line: bytes) -> Envelope:
     try:
         envelope = _decoder.decode(line)
         for field in ("type", "agent_name", "actor"):
-            check_name_bytes(getattr(envelope, field), f"$.{field}")
+            if (name := getattr(envelope, field)) is not None:
+                check_name_bytes(name, f"$.{field}")
     except (DecodeError, ValueError, RecursionError, InvalidEvent) as error:
         raise InvalidEvent(f"not an envelope: {one_line(str(error))}") from None
     return envelope

@@ -64,7 +64,9 @@ def _build_struct_check(shape: Any, cache: CheckCache) -> NameCheck | None:
 
     def check_fields(value: Any, path: str) -> None:
         for name, check in field_checks.items():
-            check(getattr(value, name), f"{path}.{name}")
+            field = getattr(value, name)
+            if field is not None:
+                check(field, f"{path}.{name}")
 
     cache[shape.cls] = check_fields  # before the fields: they may contain the class itself
     for field in shape.fields:
@@ -86,6 +88,8 @@ def _build_union_check(shape: Any, cache: CheckCache) -> NameCheck | None:
             structs[member.cls] = check
         elif check is not None:
             others.append(check)
+    if not structs and len(others) == 1:
+        return others[0]  # `Name | None`, most often
 
     def check_member(value: Any, path: str) -> None:
         struct_check = structs.get(type(value))

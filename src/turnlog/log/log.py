@@ -85,6 +85,7 @@ class Log:
         self._watcher = None if writable else asyncio.create_task(self._poll_commits())
         self._reader_pool = ThreadPoolExecutor(max(store.reader_threads, 1), "turnlog-reader")
         self.tails: dict[str, Tail] = {}
+        self._running_appends: dict[str, int] = {}  # by session: appends whose rows are not in its tail yet
         self._closed = False
 
     @property
@@ -116,6 +117,18 @@ class Log:
         if record is None:
             raise NotFound(f"no session {session_id[:80]}")
         return record
+
+    async def last_seq(self, session_id: str) -> int:
+        """Return the seq of the last event; raise `NotFound` if there is no session.
+
+        The tail of a session that is followed in the writing process has every row, unless an append is
+        under way. Then nothing is read.
+        """
+        tail = self.tails.get(session_id)
+        has_all_rows = tail is not None and tail.is_current and session_id not in self._running_appends
+        if tail is None or not has_all_rows or self._writer is None:
+            return (await self.info(session_id)).last
+        return tail.last
 
     async def sessions(self) -> list[SessionRecord]:
         """Return all sessions, the oldest first. A writable log repairs damaged records first."""
@@ -212,15 +225,29 @@ class Log:
         expected = ExpectedPosition(expected_last, expected_durable_count, expected_members_seq)
         ts_ms = self._clock()
         batch = tuple(events)  # the caller may change its list before the writer runs
-        return self._submit(
-            lambda store: append_events(store, session_id, batch, expected, fence, ts_ms),
-            lambda outcome: self._publish(session_id, *outcome),
+        return self._submit_rows(
+            session_id, lambda store: append_events(store, session_id, batch, expected, fence, ts_ms)
         )
 
     async def append_raw(self, session_id: str, work: Callable[[Store], tuple[T, list[Row], str]]) -> T:
         """Run `work` in a transaction. It returns a result, the rows it has inserted and the epoch."""
-        result: T = await self._submit(work, lambda outcome: self._publish(session_id, *outcome))
+        result: T = await self._submit_rows(session_id, work)
         return result
+
+    def _submit_rows(self, session_id: str, work: Callable[[Store], Any]) -> asyncio.Future[Any]:
+        """Submit work that adds rows, and count it until the rows are in the tail."""
+        future = self._submit(
+            work,
+            lambda outcome: self._publish(session_id, *outcome),
+            on_settled=partial(self._end_append, session_id),
+        )
+        self._running_appends[session_id] = self._running_appends.get(session_id, 0) + 1
+        return future
+
+    def _end_append(self, session_id: str) -> None:
+        self._running_appends[session_id] -= 1
+        if not self._running_appends[session_id]:
+            del self._running_appends[session_id]
 
     def _publish(self, session_id: str, result: T, rows: list[Row], epoch: str) -> T:
         """Add committed rows to the tail of a session; return `result`."""
@@ -615,10 +642,11 @@ class Log:
         on_commit: Callable[[Any], Any] = lambda result: result,
         *,
         writes: bool = True,
+        on_settled: Callable[[], None] | None = None,
     ) -> asyncio.Future[Any]:
         if self._writer is None:
             raise StoreError("this log was opened for reading only")
-        return self._writer.submit(work, on_commit, writes)
+        return self._writer.submit(work, on_commit, writes, on_settled)
 
     def _start_probe(self) -> None:
         if self._probe is None or self._probe.done():

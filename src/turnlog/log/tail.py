@@ -25,6 +25,11 @@ class Tail:
         self._size_bytes = 0
         self._cached_page: tuple[int, Page] | None = None
 
+    @property
+    def is_current(self) -> bool:
+        """Return whether the tail has every row: it is synced, open and of the current epoch."""
+        return self.is_synced and not self.closed and bool(self.epoch)
+
     def extend(self, rows: Sequence[Row]) -> None:
         """Add committed rows, drop the oldest above the limits and wake the followers."""
         self._rows.extend(rows)

@@ -18,12 +18,16 @@ from turnlog.log.store import Store
 
 
 class Job(NamedTuple):
-    """Work for the store. `on_commit` gets its result on the event loop; its own result goes to `future`."""
+    """Work for the store. `on_commit` gets its result on the event loop; its own result goes to `future`.
+
+    `on_settled` is called after success and after failure, before `on_commit`.
+    """
 
     work: Callable[[Store], Any]
     on_commit: Callable[[Any], Any]
     future: asyncio.Future[Any]
     writes: bool = True
+    on_settled: Callable[[], None] | None = None
 
 
 class WriteHealth:
@@ -40,22 +44,25 @@ class WriteHealth:
 
     def record_outcomes(self, jobs: list[Job], outcomes: list[Any]) -> None:
         """Update the health after a group. Jobs that were refused or only read do not count."""
-        if any(is_store_failure(outcome) for outcome in outcomes):
-            if not self.is_failing:
-                self.is_failing = True
-                self._on_failure()
-            return
+        has_stored = False
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if is_store_failure(outcome):
+                self._record_failure()
+                return
+            if job.writes and not isinstance(outcome, Exception):
+                has_stored = True
 
-        has_stored = any(
-            job.writes and not isinstance(outcome, Exception)
-            for job, outcome in zip(jobs, outcomes, strict=True)
-        )
         if has_stored:
             was_failing = self.is_failing
             self.is_failing = False
             self.last_stored_s = time.time()
             if was_failing:
                 self.on_recovery()
+
+    def _record_failure(self) -> None:
+        if not self.is_failing:
+            self.is_failing = True
+            self._on_failure()
 
 
 class WriterThread:
@@ -71,13 +78,17 @@ class WriterThread:
         self._thread.start()
 
     def submit(
-        self, work: Callable[[Store], Any], on_commit: Callable[[Any], Any], writes: bool = True
+        self,
+        work: Callable[[Store], Any],
+        on_commit: Callable[[Any], Any],
+        writes: bool = True,
+        on_settled: Callable[[], None] | None = None,
     ) -> asyncio.Future[Any]:
         """Queue a job; raise `Unavailable` after `close`."""
         if self._closed:
             raise Unavailable("the log is closed")
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._jobs.put(Job(work, on_commit, future, writes))
+        self._jobs.put(Job(work, on_commit, future, writes, on_settled))
         return future
 
     async def close(self) -> None:
@@ -110,12 +121,16 @@ class InlineWriter:
         self._closed = False
 
     def submit(
-        self, work: Callable[[Store], Any], on_commit: Callable[[Any], Any], writes: bool = True
+        self,
+        work: Callable[[Store], Any],
+        on_commit: Callable[[Any], Any],
+        writes: bool = True,
+        on_settled: Callable[[], None] | None = None,
     ) -> asyncio.Future[Any]:
         """Run a job now; its future resolves in the next turn of the loop. Raise `Unavailable` if closed."""
         if self._closed:
             raise Unavailable("the log is closed")
-        job = Job(work, on_commit, self._loop.create_future(), writes)
+        job = Job(work, on_commit, self._loop.create_future(), writes, on_settled)
         self._loop.call_soon(resolve_futures, [job], commit_jobs(self._store, [job]), self._health)
         return job.future
 
@@ -172,6 +187,8 @@ def resolve_futures(jobs: list[Job], outcomes: list[Any], health: WriteHealth) -
     """Deliver outcomes on the event loop. `on_commit` runs even if the caller has stopped waiting."""
     health.record_outcomes(jobs, outcomes)
     for job, outcome in zip(jobs, outcomes, strict=True):
+        if job.on_settled is not None:
+            job.on_settled()
         if isinstance(outcome, Exception):
             if not job.future.cancelled():
                 job.future.set_exception(outcome)

@@ -14,8 +14,8 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from types import FrameType
@@ -128,19 +128,16 @@ class PacedHttpProtocol(HttpToolsProtocol):
         return cycle is None or cycle.response_complete
 
     def on_url(self, url: bytes) -> None:
-        with self._record_refusal():
-            self._head.count_url(len(url))
+        self._check_head(self._head.count_url, len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        with self._record_refusal():
-            self._head.count_field()
+        self._check_head(self._head.count_field)
         if not self._head.is_complete:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        with self._record_refusal():
-            self._head.complete(self.headers)
+        self._check_head(self._head.complete, self.headers)
         if self._limit is not None:
             self._limit.discard_idle(self)
         super().on_headers_complete()
@@ -149,11 +146,10 @@ class PacedHttpProtocol(HttpToolsProtocol):
         self._head.count_body()
         super().on_body(body)
 
-    @contextmanager
-    def _record_refusal(self) -> Iterator[None]:
-        """Store the reason of a refusal: the parser replaces every exception of a callback by its own."""
+    def _check_head(self, check: Callable[..., None], *args: object) -> None:
+        """Run a check and store its refusal: the parser replaces every exception of a callback by its own."""
         try:
-            yield
+            check(*args)
         except RequestRefused as refusal:
             self._refusal = refusal
             raise

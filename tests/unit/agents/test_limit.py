@@ -173,10 +173,10 @@ async def test_another_turn_that_runs_in_the_same_session_goes_on() -> None:
         await scene.send("confirm hang")
         await scene.until("tool.await")
         await scene.send("hang", channel="side")
-        await scene.until("block.delta")
+        await scene.until("block.delta", 2)  # the first one is of the question
         await scene.passes(LIMIT_S / 2)
         await scene.answer(True)
-        await scene.until("block.delta", 2)
+        await scene.until("block.delta", 3)
         await scene.passes(LIMIT_S / 2)
         ends = [event.trace_id for event in await scene.events() if event.type == "agent.end"]
         assert ends == ["tr_2"]

@@ -130,6 +130,36 @@ async def test_a_follower_that_keeps_up_never_reads_the_store() -> None:
 
 
 @scenario
+async def test_last_seq_of_a_session_that_is_followed_costs_no_read() -> None:
+    store = Counting(MemoryStore())
+    async with opened(store) as log, open_follower(log, SESSION, idle_s=0.01) as pages:
+        assert not await anext(pages)
+        reads = store.reads
+        for number in range(10):
+            await log.append(SESSION, [durable_event(str(number))])
+            assert await log.last_seq(SESSION) == number
+        assert store.reads == reads
+
+
+@scenario
+async def test_last_seq_is_never_behind_what_the_store_gives_to_readers(tmp_path: Path) -> None:
+    for store in (MemoryStore(), SqliteStore(tmp_path / "log.db")):
+        async with opened(Counting(store)) as log, open_follower(log, SESSION, idle_s=0.01) as pages:
+            assert not await anext(pages)
+            for number in range(50):
+                appending = log.submit(SESSION, [durable_event(str(number))])
+                appending.cancel()  # it is stored all the same
+                refused = log.submit(SESSION, [durable_event(str(number), "another text")])
+                while not await log.read(SESSION, number - 1):
+                    pass
+                assert await log.last_seq(SESSION) == number
+                await asyncio.gather(refused, return_exceptions=True)
+            assert not log._running_appends
+            with pytest.raises(NotFound):
+                await log.last_seq("sess_unknown")
+
+
+@scenario
 async def test_the_shared_tail_is_bounded_in_rows_and_bytes() -> None:
     store = Counting(MemoryStore())
     async with opened(store) as log, open_follower(log, SESSION, idle_s=0.01) as pages:

@@ -15,6 +15,8 @@ from tests.support.coverage_pause import without_coverage
 from tests.support.limits import HANG_S
 from tests.unit.log.delegates import THREAD_DIES, all_pages, held, scenario, soon, until
 from turnlog.errors import CallerError, StoreError, TurnlogError
+from turnlog.events import Event
+from turnlog.ids import uuid7
 from turnlog.log import Document, Log, SqliteStore, Store
 from turnlog.log.records import SessionRecord
 from turnlog.log.sqlite.schema import SCHEMA_VERSION
@@ -425,3 +427,46 @@ async def test_what_is_sent_at_once_is_bounded_whatever_the_size_of_events(path:
         sizes = [len(data) async for data in log.follow_frames(session)]
         assert sum(sizes) > 40 * 500_000
         assert max(sizes) < 2 * 600_000
+
+
+# lookups of ids
+
+
+def timed(name: str, ms: int) -> Event:
+    """A durable event whose id begins with a time, as that of `new_id` does."""
+    return durable_event(uuid7(ms, name.encode().ljust(10)))
+
+
+HASHED = "f" * 40  # larger than every id that begins with a time
+
+
+@scenario
+async def test_new_timed_ids_are_not_looked_up_beside_a_hashed_one(path: Path) -> None:
+    store = SqliteStore(path)
+    log = Log(store)
+    await log.create("t", SESSION)
+    await log.append(SESSION, [durable_event(HASHED), timed("a", 1_000)])
+    looked_up: list[str] = []
+    store._writer_connection.set_trace_callback(looked_up.append)
+    for ms in range(2_000, 2_100):
+        await log.append(SESSION, [timed("b", ms)])
+    store._writer_connection.set_trace_callback(None)
+    assert not [query for query in looked_up if "and id" in query]
+    await log.close()
+
+
+@scenario
+async def test_ids_are_known_again_after_a_start_whether_timed_or_hashed(path: Path) -> None:
+    events = [
+        timed("b", 2_000),
+        durable_event(HASHED),
+        timed("a", 1_000),
+        durable_event("0"),
+        durable_event("z"),
+    ]
+    async with opened(path) as log:
+        assert await log.append(SESSION, events) == [0, 1, 2, 3, 4]
+        assert [await log.append(SESSION, [event]) for event in events] == [[0], [1], [2], [3], [4]]
+    async with opened(path) as log:
+        assert [await log.append(SESSION, [event]) for event in events] == [[0], [1], [2], [3], [4]]
+        assert await log.append(SESSION, [timed("c", 1_500), durable_event("e" * 40)]) == [5, 6]

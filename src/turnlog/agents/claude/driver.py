@@ -283,10 +283,9 @@ class ClaudeDriver:
         if is_answering or is_sent:
             return
         # a client's events open a turn, unless the message that came with them is still to be read
-        if self.tree.has_event_only_turn:
-            record = await self._log.info(self._session_id)
-            if self.tree.last_seq != record.last:
-                return
+        last_seq = await self._log.last_seq(self._session_id) if self.tree.has_event_only_turn else None
+        if last_seq is not None and self.tree.last_seq != last_seq:
+            return
 
         process_run = self._process_run or await self._start_process(prompt)
         if process_run is not None:

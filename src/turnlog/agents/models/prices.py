@@ -9,6 +9,7 @@ the size of the input is the sum of the three.
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from turnlog.events import Cost, Usage
@@ -46,6 +47,7 @@ PRICES: dict[str, Price] = {
 }
 
 
+@lru_cache(64)  # a process uses few models, and the search tries every id of the table
 def find_price(model: str) -> Price | None:
     matches = [
         model_id for model_id in PRICES if re.search(MODEL_ID_PATTERN.format(id=re.escape(model_id)), model)

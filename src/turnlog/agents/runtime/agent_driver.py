@@ -218,10 +218,10 @@ class AgentDriver:
                 await self._execute(self._turn_loop.react(envelope, payload, first_answer))
 
         # a client's events open a turn, unless the message that came with them is still to be read
-        if self.tree.has_event_only_turn:
-            record = await self._log.info(self._session_id)
-            if self.tree.last_seq == record.last:
-                await self._execute(self._turn_loop.start_next_turn())
+        if not self.tree.has_event_only_turn:
+            return
+        if self.tree.last_seq == await self._log.last_seq(self._session_id):
+            await self._execute(self._turn_loop.start_next_turn())
 
     async def _read_to_head(self, ending: Collection[Trace] = ()) -> None:
         """Process everything that is in the log now."""

@@ -102,7 +102,7 @@ class SessionFollower:
 
     async def wait_for_head(self) -> int:
         """Wait until everything that is in the log now has been folded. Return the last seq."""
-        await self.wait_for_seq((await self._log.info(self._session_id)).last)
+        await self.wait_for_seq(await self._log.last_seq(self._session_id))
         return self._tree.last_seq
 
     # reading and closing

@@ -28,7 +28,9 @@ class WriterLock:
                 # SQLite names the write-ahead log after the database: two names would mean two logs.
                 problem = "has a second name (a hard link), under which another process could write it"
                 raise StoreError(f"{path.name} {problem}; remove one, or copy it with `turnlog backup`")
-            self._file_ids = [device_and_inode(path), device_and_inode(self._lock_path)]
+            # Checked before every write, so the paths are strings: `Path.stat` would build them again.
+            self._checked_paths = [str(path), str(self._lock_path)]
+            self._file_ids = [device_and_inode(name) for name in self._checked_paths]
         except BaseException:
             self._file.close()
             raise
@@ -36,7 +38,7 @@ class WriterLock:
     def check(self) -> None:
         """Raise `StoreError` if the database or the lock was removed or replaced since it was opened."""
         try:
-            file_ids = [device_and_inode(self._path), device_and_inode(self._lock_path)]
+            file_ids = [device_and_inode(name) for name in self._checked_paths]
         except FileNotFoundError:
             file_ids = []
         if file_ids != self._file_ids:
@@ -74,8 +76,8 @@ def open_private_file(path: Path, mode: str) -> IO[bytes]:
     return cast(IO[bytes], open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600)))
 
 
-def device_and_inode(path: Path) -> tuple[int, int]:
-    status = path.stat()
+def device_and_inode(path: str) -> tuple[int, int]:
+    status = os.stat(path)
     return status.st_dev, status.st_ino
 
 

@@ -37,7 +37,7 @@ from turnlog.log.sqlite.schema import (
     RECORD_ROW_COLUMNS,
     SPAN_COLUMNS,
     decode_record,
-    require_valid_record,
+    decode_valid_record,
 )
 
 SELECT_RECORDS = f"select {RECORD_ROW_COLUMNS} from session"
@@ -96,8 +96,10 @@ def load_record(
     if row is None:
         return None
 
-    record = decode_record(row)
-    if verify_checksum and require_valid_record(record, row[-1]).session_id != session_id:
+    if not verify_checksum:
+        return row[0], decode_record(row)
+    record = decode_valid_record(row)
+    if record.session_id != session_id:
         # The index of names is damaged: it leads to the record of another session.
         raise SessionDamaged(session_id, -1, -1, BAD_RECORD)
     return row[0], record
@@ -153,7 +155,7 @@ def read_listing(
     for active_ms, session_id, *row in connection.execute(query, values):
         if row[0] is None:
             continue  # a damaged row of the list names no session: `turnlog verify` reports it
-        record = require_valid_record(decode_record(tuple(row)), row[-1])
+        record = decode_valid_record(tuple(row))
         items.append((ListPosition(active_ms, session_id), record))
     return items
 

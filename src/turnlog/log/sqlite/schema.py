@@ -68,8 +68,8 @@ COLUMN_NAMES = {  # of the fields whose column is called otherwise
 }
 RECORD_FIELDS = structs.fields(SessionRecord)
 RECORD_COLUMNS = [COLUMN_NAMES.get(field.name, field.name) for field in RECORD_FIELDS]
-JSON_COLUMNS = {  # position of a column that holds a map as JSON: type of the map
-    index: field.type
+JSON_COLUMNS = {  # position of a column that holds a map as JSON: decoder of the map
+    index: json.Decoder(field.type)
     for index, field in enumerate(RECORD_FIELDS)
     if getattr(field.type, "__origin__", None) is dict
 }
@@ -105,17 +105,17 @@ def encode_record(record: SessionRecord) -> tuple[Any, ...]:
 def decode_record(row: tuple[Any, ...]) -> SessionRecord:
     """Decode (number, columns, checksum). The values are not verified."""
     values = list(row[1:-1])
-    for index, map_type in JSON_COLUMNS.items():
-        values[index] = decode_map_column(values[index], map_type)
+    for index, decoder in JSON_COLUMNS.items():
+        values[index] = decode_map_column(values[index], decoder)
     for index in BOOL_COLUMNS:
         values[index] = bool(values[index])
     return SessionRecord(*values)
 
 
-def decode_map_column(column: Any, map_type: Any) -> Any:
+def decode_map_column(column: Any, decoder: json.Decoder[Any]) -> Any:
     """Decode a map. A damaged one is empty: then the checksum of the record does not match."""
     try:
-        return json.decode(column, type=map_type)
+        return decoder.decode(column)
     except (DecodeError, TypeError, UnicodeError):
         return {}
 
@@ -124,11 +124,12 @@ def has_valid_record_checksum(record: SessionRecord, crc: int) -> bool:
     return values_checksum(*encode_record(record)) == crc
 
 
-def require_valid_record(record: SessionRecord, crc: int) -> SessionRecord:
-    """Return the record; raise `SessionDamaged` if its checksum does not match."""
-    if not has_valid_record_checksum(record, crc):
-        raise SessionDamaged(str(record.session_id), -1, -1, BAD_RECORD)
-    return record
+def decode_valid_record(row: tuple[Any, ...]) -> SessionRecord:
+    """Decode (number, columns, checksum); raise `SessionDamaged` if the checksum does not match."""
+    # Over the columns as they were read: encoding the record again costs more and checks less.
+    if values_checksum(*row[1:-1]) != row[-1]:
+        raise SessionDamaged(str(row[1]), -1, -1, BAD_RECORD)
+    return decode_record(row)
 
 
 def check_schema(connection: sqlite3.Connection) -> None:

@@ -7,6 +7,7 @@ epoch.
 """
 
 import logging
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -78,6 +79,10 @@ log = logging.getLogger("turnlog.log")
 
 MAX_CACHED_SESSIONS = 10_000  # records that the writer keeps in memory
 HIGHEST_EVENT_ID = "\U0010ffff"  # larger than every id: every id is looked up
+# Ids of `ids.new_id` begin with a time, whose first digit is 0 until the year 2527. Derived ids are hashes: a
+# high one would hide that all timed ids after it are new. So only timed ids are compared with each other.
+is_timed_id = re.compile("evt_0.{7}-.{4}-7", re.DOTALL).match
+MAX_TIMED_ID = "select max(id) from event where session = ? and id glob 'evt_0???????-????-7*'"
 
 
 class SqliteStore:
@@ -225,8 +230,9 @@ class SqliteStore:
 
     def _flush(self) -> None:
         """Insert the pending rows."""
-        self._writer_connection.executemany(INSERT_EVENT, self._pending_rows)
-        self._pending_rows.clear()
+        if self._pending_rows:
+            self._writer_connection.executemany(INSERT_EVENT, self._pending_rows)
+            self._pending_rows.clear()
 
     def get_record(self, session_id: str) -> SessionRecord | None:
         if session_id not in self._records:
@@ -280,7 +286,7 @@ class SqliteStore:
         highest = self._load_max_event_id(session_id)
         rows: dict[str, Row] = {}
         for event_id in event_ids:
-            if event_id <= highest:
+            if event_id <= highest or not is_timed_id(event_id):
                 row = self._find_row(session_id, event_id)
                 if row is not None:
                     rows[event_id] = row
@@ -294,10 +300,10 @@ class SqliteStore:
         return None if stored is None else verified_row(record, stored)
 
     def _load_max_event_id(self, session_id: str) -> str:
-        """Return the highest event id of a session, from the cache or the file."""
+        """Return the highest timed event id of a session, from the cache or the file."""
         if session_id not in self._max_event_id:
-            query = "select max(id) from event where session = ?"
-            highest = self._writer_connection.execute(query, (self._records[session_id][0],)).fetchone()[0]
+            number = self._records[session_id][0]
+            highest = self._writer_connection.execute(MAX_TIMED_ID, (number,)).fetchone()[0]
             if highest is None:
                 highest = ""
             elif not isinstance(highest, str):  # a damaged id
@@ -315,7 +321,7 @@ class SqliteStore:
                 (number, seq, event_id, ts_ms, span, type_name, chain, checksum, meta, frame)
             )
 
-        highest = max([new.id for new in rows], default="")
+        highest = max([new.id for new in rows if is_timed_id(new.id)], default="")
         self._max_event_id[record.session_id] = max(self._load_max_event_id(record.session_id), highest)
         for edge in edges:
             self._put_span(number, edge)
