@@ -133,7 +133,7 @@ def test_control_a_server_without_a_clock_takes_it_late(monkeypatch: pytest.Monk
     async def scenario() -> None:
         monkeypatch.setattr(AgentDriver, "_expire_approval", never)
         for module in (approvals, client_events):
-            monkeypatch.setattr(module, "is_over", lambda *_: False)
+            monkeypatch.setattr(module, "is_approval_expired", lambda *_: False)
         async with desk(app(shredder, 0.05)) as at:
             session, call, hashed = await asked(at)
             [event] = await at.told("ada", session, "approval.request")
