@@ -73,7 +73,7 @@ class DriverRegistry:
                 hung=self._hung_tools,
                 observe=self._observe,
                 turn_limit_s=app.turn_limit_s,
-                ledger=SessionAppState(app, session_id),
+                app_state=SessionAppState(app, session_id),
             )
             try:
                 await driver.open(self._pid)

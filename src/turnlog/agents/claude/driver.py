@@ -84,7 +84,7 @@ class ClaudeDriver:
         vocabulary: Vocabulary | None,
         observe: Callable[[Envelope, Payload | UnknownPayload], None] = ignore_event,
         turn_limit_s: float = math.inf,
-        ledger: AppState | None = None,
+        app_state: AppState | None = None,
     ) -> None:
         self._log = log
         self._session_id = session_id
@@ -94,7 +94,7 @@ class ClaudeDriver:
         self._observe = observe
         self.tree = Tree()
         self.views = OpenViews()
-        self.writer = SessionWriter(log, session_id, catalog, ledger)
+        self.writer = SessionWriter(log, session_id, catalog, app_state)
         self._prompts = PromptQueue(self.tree)
         self._timers = TurnTimers(turn_limit_s, self._on_turn_timeout)
         self._tasks: set[asyncio.Task[None]] = set()

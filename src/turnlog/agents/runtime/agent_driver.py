@@ -104,7 +104,7 @@ class AgentDriver:
         vocabulary: Vocabulary | None,
         observe: Callable[[Envelope, Payload | UnknownPayload], None] = ignore_event,
         turn_limit_s: float = math.inf,
-        ledger: AppState | None = None,
+        app_state: AppState | None = None,
         describe: DescribeError = mask_tool_error,
         hung: HungTools | None = None,
     ) -> None:
@@ -114,7 +114,7 @@ class AgentDriver:
         self._vocabulary = vocabulary
         self._vocabularies = team.vocabularies
         self._turn_loop = TurnLoop(team, new_id)
-        self.writer = SessionWriter(log, session_id, catalog, ledger)
+        self.writer = SessionWriter(log, session_id, catalog, app_state)
         self._observe = observe
         self._history = History()
         self._executor = Executor(partial(log.put_blob, session_id), describe=describe, hung=hung)
