@@ -29,7 +29,7 @@ TOKEN = "a-token-of-nobody-but-this-bench"
 
 def opened(application: Starlette) -> Sessions:
     """The sessions of the running server."""
-    sessions: Sessions = application.state.stop_streams.__self__.sessions()
+    sessions: Sessions = application.state.session_access.sessions
     return sessions
 
 

@@ -65,6 +65,7 @@ def create_app(
     """Build the ASGI application of some apps and a log, given by its address or its store.
 
     `state.stop_streams()` ends its open streams. `state.set_tokens(tokens)` replaces the accepted tokens.
+    `state.session_access.sessions` are its sessions while it runs.
     Without `auth` people can only sign in with links of the server: `state.auth.make_sign_in_code`.
     `describe` returns the text that members read about a failed tool; `executor.explain_tool_error` is for
     development.
@@ -96,6 +97,7 @@ def create_app(
     application.router.redirect_slashes = False  # a wrong path is 404, not a redirect
     application.state.stop_streams = server.event_stream.stop
     application.state.set_tokens = server.set_tokens
+    application.state.session_access = server.access
     application.state.auth = auth
     return application
 
@@ -117,15 +119,14 @@ class Server:
         self._describe = describe
         self._metrics = Metrics()
         self.rate_limiter = RateLimiter(limits)
-        self._access = SessionAccess(self.rate_limiter)
+        self.access = SessionAccess(self.rate_limiter)
 
         is_still_valid = auth.is_still_valid if isinstance(auth, BuiltinAuth) else is_always_valid
         dialects = merge_app_dialects(self._apps)
-        self.event_stream = EventStreamRoute(self._access, self._metrics, limits, dialects, is_still_valid)
+        self.event_stream = EventStreamRoute(self.access, self._metrics, limits, dialects, is_still_valid)
 
     def operations(self) -> list[Operation]:
-        """Return every route but those of the console."""
-        access = self._access
+        access = self.access
         streams = self.event_stream.streams
         return [
             *self.event_stream.operations(),
@@ -147,13 +148,13 @@ class Server:
         on_roles_changed = self.event_stream.streams.on_roles_changed
         sessions = Sessions(log, self._apps, os.getpid(), self._observe, on_roles_changed, self._describe)
         await sessions.recover()
-        self._access.set_sessions(sessions)
+        self.access.set_sessions(sessions)
         application.state.decoder = make_decoder_executor()
         try:
             yield
         finally:
             application.state.decoder.shutdown(wait=False)
-            self._access.set_sessions(None)
+            self.access.set_sessions(None)
             self.event_stream.stop()
             try:
                 await sessions.close()

@@ -46,7 +46,6 @@ class FileVariant:
 
 
 def make_variant(body: bytes, **headers: str) -> FileVariant:
-    """Build a variant with its own ETag."""
     etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     caching = {"etag": etag, "cache-control": "no-cache", "vary": "accept-encoding"}
     return FileVariant(body, {**CONSOLE_HEADERS, **caching, **headers})
@@ -89,7 +88,6 @@ async def respond_not_built(_: Request) -> Response:
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Return whether an Accept-Encoding has gzip with a weight above 0."""
     for part in accept_encoding.lower().split(","):
         coding, has_weight, weight = part.partition(";")
         if coding.strip() == "gzip":

@@ -80,7 +80,6 @@ def find_status(error: Exception) -> int:
 
 
 async def handle_error(_: Request, error: Exception) -> Response:
-    """Handle a `TurnlogError` of a route, as Starlette calls it."""
     return error_response(error)
 
 

@@ -93,7 +93,6 @@ def invitation_page(scope: Scope, invitation: Invitation, problem: str = "", sta
 
 
 def user_form_html(invitation: Invitation) -> str:
-    """Return the rest of the form for a signed-in user, who has nothing to fill in."""
     name = escape(invitation.signed_in_as)
     return (
         f"<p>You are signed in as <strong>{name}</strong>.</p><button>Join as {name}</button></form>"
@@ -118,7 +117,6 @@ def guest_form_html(invitation: Invitation, problem: str) -> str:
 
 
 def own_link_page(scope: Scope) -> Response:
-    """Return the page for the person who made the link."""
     body = (
         "<h1>You made this link</h1>"
         "<p>Send it to the person you invite. To see what that person sees, open it "
@@ -128,7 +126,6 @@ def own_link_page(scope: Scope) -> Response:
 
 
 def already_member_page(scope: Scope, session_id: str) -> Response:
-    """Return the page for a person who is already a member of the session."""
     root_path = get_root_path(scope)
     body = (
         "<h1>You are a member already</h1><p>The link is still good for the person it was made for.</p>"
@@ -138,7 +135,6 @@ def already_member_page(scope: Scope, session_id: str) -> Response:
 
 
 def role_taken_page(scope: Scope, problem: str) -> Response:
-    """Return the page of a link for a role that another person has now."""
     body = f"<h1>This link cannot be used</h1><p>{escape(problem.capitalize())}.</p>"
     return render_page(scope, "This link cannot be used", body, 409)
 

@@ -129,7 +129,6 @@ def iter_header_secrets(headers: Iterable[Header]) -> Iterator[str]:
 
 
 def iter_query_secrets(query: bytes) -> Iterator[str]:
-    """Yield the one-time codes in a query, encoded and decoded."""
     for pair in query.decode("latin-1").split("&"):
         name, _, value = pair.partition("=")
         if unquote_plus(name) == "code":

@@ -79,7 +79,6 @@ class Metrics:
             histogram.add(max(0, parse_timestamp_ms(envelope.ts) - start_ms) / 1000)
 
     def count_delivery(self, size_bytes: int) -> None:
-        """One write to one reader."""
         self.deliveries += 1
         self.delivered_bytes += size_bytes
 

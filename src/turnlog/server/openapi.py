@@ -61,7 +61,6 @@ ERROR_DESCRIPTIONS = {
 
 
 def build_openapi(operations: Iterable[Operation], version: str) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 document of all operations."""
     operations = list(operations)
     types: list[Any] = [ErrorBody]
     for operation in operations:

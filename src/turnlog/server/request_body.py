@@ -63,7 +63,6 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 async def read_body(request: Request, content_type: str, limit_bytes: int) -> bytearray:
-    """Read the bytes of a body; stop at the limit."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != content_type:
         raise UnsupportedBody(f"expected the content type {content_type}")

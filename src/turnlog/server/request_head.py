@@ -71,7 +71,6 @@ def head_too_large_error(reason: str) -> RequestRefused:
 
 
 def encode_refusal(refusal: RequestRefused) -> bytes:
-    """Return a complete HTTP/1.1 response that closes its connection."""
     body = b'{"error":"%b"}' % str(refusal).encode("ascii")
     return (
         b"HTTP/1.1 %d %b\r\n" % (refusal.status, refusal.status.phrase.encode("ascii"))

@@ -123,7 +123,6 @@ class PacedHttpProtocol(HttpToolsProtocol):
         self.loop.call_later(REFUSAL_LINGER_S, self.transport.abort)
 
     def _is_idle(self) -> bool:
-        """Return whether no request of this connection is being answered."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or cycle.response_complete
 
@@ -179,7 +178,6 @@ class PacedHttpProtocol(HttpToolsProtocol):
             self._mark_idle()
 
     def _start_request_timer(self) -> None:
-        """Close the connection if its peer does not send a whole request in time."""
         timeout_s = RESERVE_REQUEST_TIMEOUT_S if self._in_reserve else REQUEST_TIMEOUT_S
         self._request_timer = self.loop.call_later(timeout_s, self.transport.abort)
         self._mark_idle()
@@ -203,7 +201,6 @@ class PacedHttpProtocol(HttpToolsProtocol):
         return partial(self._write_rest, body, written) if self.flow.write_paused else None
 
     def _write_chunks(self, body: bytes, start: int) -> int:
-        """Write chunks as long as the kernel takes them; return the offset of the first one not written."""
         while start < len(body) and not self.transport.is_closing():
             piece = body[start : start + WRITE_CHUNK_BYTES]
             self.transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -355,7 +352,6 @@ async def run_until_stopped(
 
 
 def install_hangup_handler(server: uvicorn.Server, token_file: TokenFile | None) -> None:
-    """Make SIGHUP read the token file again, or stop the server if the terminal was closed."""
     had_terminal = has_terminal()
 
     def hang_up() -> None:
@@ -374,7 +370,6 @@ def has_terminal() -> bool:
 
 @asynccontextmanager
 async def watch_token_file(token_file: TokenFile | None) -> AsyncIterator[None]:
-    """Read the token file again when it changes, while the context is open."""
     if token_file is None:
         yield
         return

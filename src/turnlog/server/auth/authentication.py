@@ -157,7 +157,6 @@ def get_identity(scope: Scope) -> Identity:
 
 
 def get_identity_or_none(scope: Scope) -> Identity | None:
-    """Return the caller of a public route, if signed in."""
     identity: Identity | None = scope.get(IDENTITY_KEY)
     return identity
 

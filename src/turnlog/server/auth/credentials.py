@@ -152,7 +152,6 @@ class BuiltinAuth:
         return Identity(principal, cookie.until, cookie.token, cookie)
 
     def _is_cookie_valid(self, cookie: Cookie) -> bool:
-        """Return whether a cookie with a valid signature is still accepted."""
         if cookie.token and cookie.token not in self._tokens:
             return False
         # The local owner of a server without tokens owns everything on it. When the server accepts tokens,
@@ -169,7 +168,6 @@ class BuiltinAuth:
         return not identity.token_hash or self._tokens.get(identity.token_hash) == identity.principal
 
     def set_tokens(self, tokens: Mapping[str, Principal]) -> None:
-        """Accept these tokens and no others."""
         self._tokens = dict(tokens)
 
     def make_cookie(self, identity: Identity, now_s: float) -> tuple[str, int]:
@@ -262,7 +260,6 @@ def hash_token(token: str) -> str:
 
 
 def b64url_encode(data: bytes) -> str:
-    """Encode bytes for a URL or a cookie, without padding."""
     return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 

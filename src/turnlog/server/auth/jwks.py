@@ -100,7 +100,6 @@ def check_jwks_url(url: str) -> str:
 
 
 def is_allowed_url(url: str) -> bool:
-    """Return whether an address is https, or http on loopback."""
     try:
         parts = urlsplit(url)
         host = parts.hostname

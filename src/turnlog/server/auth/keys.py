@@ -119,7 +119,6 @@ def read_token_entries(file: Path) -> dict[str, Principal]:
 
 
 def encode_tokens(tokens: dict[str, TokenEntry]) -> str:
-    """Return the content of a token file."""
     for name, entry in tokens.items():
         check_principal(name, entry.roles)
     return msgspec.json.encode(tokens).decode()

@@ -52,7 +52,6 @@ class ConnectionLimit:
             close_oldest()
 
     def discard_idle(self, connection: object) -> None:
-        """Mark a connection as busy or closed."""
         self._idle.pop(connection, None)
 
     def record_refusal(self, now_s: float) -> None:

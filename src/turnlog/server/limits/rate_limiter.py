@@ -99,7 +99,6 @@ class RateLimiter:
         return wait_s
 
     def charge_busy_time(self, principal: Principal, busy_s: float, now_s: float) -> None:
-        """Take the time that a request has kept the event loop busy."""
         self._busy_time.consume(principal.name, busy_s, self._limits.allowance_of(principal).busy_s, now_s)
 
     async def start_request(self, principal: Principal | None) -> bool:
@@ -142,7 +141,6 @@ class RateLimiter:
         return self._open_requests.get(name, 0) - self._streams.get(name, 0)
 
     def finish_request(self, principal: Principal | None) -> None:
-        """End what `start_request` counted."""
         name = principal.name if principal else ANONYMOUS
         decrement_count(self._open_requests, name)
         self._admit_next(name)

@@ -171,12 +171,10 @@ class AgentRoutes:
 
 
 def to_text(value: Any) -> str:
-    """Return a string as it is, and any other JSON value encoded."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def to_tool_result(body: ToolResultBody, tool: str) -> dict[str, Any]:
-    """Return the payload of `tool.result`."""
     result = {"call_id": body.tool_use_id, "tool": tool, "ok": not body.is_error}
     if body.is_error:
         return {**result, "error": {"code": "EXECUTION_ERROR", "message": to_text(body.content)}}

@@ -123,7 +123,6 @@ class DocumentRoutes:
         return Response(blob.data, media_type=media_type, headers=BLOB_HEADERS)
 
     async def export_log(self, request: Request) -> Response:
-        """Send the events that this member may see, as `turnlog export` writes them."""
         query = request.query_params
         membership = await self._access.find_membership(request, query.get("session", ""))
         after_seq = resolve_resume_seq(parse_cursor(query.get("after", "")), membership.record)

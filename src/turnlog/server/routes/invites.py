@@ -111,7 +111,6 @@ class InviteRoutes:
         ]
 
     async def change_member(self, request: Request) -> Response:
-        """Change the roles of a member at once; invite a person who is not a member."""
         body = await read_json_body(request, MemberBody, MAX_SMALL_BODY_BYTES)
         check_session_roles(body.roles)
         membership = await self._access.find_membership(request, body.session)

@@ -24,7 +24,6 @@ def parse_page_cursor(query: QueryParams) -> ListPosition | None:
 
 
 def format_page_cursor(position: ListPosition | None) -> str | None:
-    """Return the cursor of the next page; None if this page was the last one."""
     if position is None:
         return None
     return f"{position.active_ms}-{position.session_id}"

@@ -247,7 +247,6 @@ class SignIn:
         return None
 
     async def _show_invitation(self, link: OpenedLink, problem: str = "", status: int = 200) -> Response:
-        """Return the page of an invite, or the page that explains why it cannot be used."""
         scope = link.request.scope
         session_id, invite_id = link.join.session, link.join.invite
         changes = self._access.sessions.member_changes

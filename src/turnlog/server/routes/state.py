@@ -100,7 +100,6 @@ def parse_at_seq(query: QueryParams, record: SessionRecord) -> int | None:
 
 
 def visible_tree(tree: Tree, membership: Membership) -> Tree:
-    """Return a copy with the open agents and queued turns that the member may see."""
     agents = {key: agent for key, agent in tree.open.items() if membership.may_see(agent.scope.channel)}
     turns = {
         trace: turn for trace, turn in tree.queued_turns.items() if membership.may_see(turn.scope.channel)

@@ -113,15 +113,12 @@ class EventStreamRoute:
         ]
 
     def projection_lags(self) -> list[int]:
-        """Return how many events each shared projection is behind its session."""
         return [projection.lag for projection in self._projections.values()]
 
     def stop(self) -> None:
-        """End every open stream; readers reconnect with their cursor."""
         self.streams.end_all()
 
     def observe(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """End the streams of a member whose roles this event changes."""
         if isinstance(payload, SessionMember):
             self.streams.on_roles_changed(envelope.session_id, payload)
 
@@ -298,7 +295,6 @@ class LogSource:
         self._epoch = epoch
 
     def deliver(self, sink: FrameSink) -> Awaitable[None]:
-        """Push the stored frames and then the new ones to the sink."""
         return self._log.push_frames(
             self._session_id,
             sink,

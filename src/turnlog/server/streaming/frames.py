@@ -37,7 +37,6 @@ def cursor_line(seq: int, epoch: str) -> bytes:
 
 
 def last_cursor(page: bytes) -> Cursor | None:
-    """Return the cursor of the last frame that has one."""
     ids = _ID_LINE.findall(page)
     return parse_cursor(ids[-1].decode()) if ids else None
 

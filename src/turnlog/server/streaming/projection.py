@@ -201,7 +201,6 @@ class DialectProjection:
 
     @property
     def lag(self) -> int:
-        """Return how many events the projection is behind its session."""
         tail = self._log.tails.get(self._record.session_id)
         return max(0, tail.last - self._last_seq) if tail else 0
 
@@ -223,7 +222,6 @@ class DialectProjection:
         self._follow_task = asyncio.create_task(self._follow())
 
     def _frames_after(self, seen: FramePosition) -> list[Frame]:
-        """Return the next frames of the window after a position, a page at most."""
         new_count = len(self._window) - bisect_right(self._window, seen, key=frame_position)
         newest_first = list(islice(reversed(self._window), new_count))  # few: a live reader is near the end
         frames: list[Frame] = []
@@ -243,7 +241,6 @@ class DialectProjection:
         return CatchUpProjection(await self._make_dialect(start_seq), start_seq - 1, charge)
 
     async def read_catch_up(self, catch_up: CatchUpProjection) -> list[Frame]:
-        """Read and convert the next page of a reader's own projection."""
         rows = await self._log.read(
             self._record.session_id, catch_up.after_seq, max_bytes=catch_up.page_bytes
         )
@@ -284,7 +281,6 @@ class DialectProjection:
                 self._wakeup.wake()
 
     def _extend(self, frames: list[Frame]) -> None:
-        """Append frames to the window, and drop the oldest while it is too large."""
         self._window.extend(frames)
         self._window_bytes += sum(map(frame_size_bytes, frames))
         while self._window_bytes > MAX_WINDOW_BYTES and len(self._window) > len(frames):

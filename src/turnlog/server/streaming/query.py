@@ -27,7 +27,6 @@ class CursorGone(TurnlogError):
 
 
 def parse_session_ids(query: QueryParams) -> list[str]:
-    """Return the ids in `session`; raise `BadInput` if one is there twice."""
     names = query.get("session", "").split(",")
     if len(names) > MAX_SESSIONS:
         raise BadInput(f"expected at most {MAX_SESSIONS} sessions, got {len(names)}", "session")

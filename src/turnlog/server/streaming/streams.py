@@ -137,7 +137,6 @@ class StreamRegistry:
             self.rate_limiter.release_stream(identity.principal)
 
     def end_all(self) -> None:
-        """End every stream; readers reconnect with their cursor."""
         for stream in self._open_streams:
             stream.end()
 
@@ -150,13 +149,11 @@ class StreamRegistry:
                     stream.end()
 
     def end_signed_out(self) -> None:
-        """End the streams of readers whose cookie or token is not accepted any more."""
         for stream in self._open_streams:
             if not self._is_still_valid(stream.identity):
                 stream.end()
 
     async def is_still_allowed(self, identity: Identity, role_snapshots: Iterable[RoleSnapshot]) -> bool:
-        """Return whether a reader's sign-in is still valid and its roles are unchanged."""
         if not self._is_still_valid(identity):
             return False
         for snapshot in role_snapshots:
@@ -255,7 +252,6 @@ class EventStreamResponse:
         await send({"type": "http.response.body", "body": b""})
 
     async def _stream(self, connection: StreamConnection | None, receive: Receive, send: Send) -> None:
-        """Deliver the source until it ends or `end` is called."""
         self._task = require_current_task()
         self._registry.add(self, self.identity)
         disconnect_task = self._open_writer(connection, receive, send)
