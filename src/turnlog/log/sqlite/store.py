@@ -224,7 +224,6 @@ class SqliteStore:
         self._listed_records.clear()
 
     def _flush(self) -> None:
-        """Insert the pending rows."""
         self._writer_connection.executemany(INSERT_EVENT, self._pending_rows)
         self._pending_rows.clear()
 
@@ -294,7 +293,6 @@ class SqliteStore:
         return None if stored is None else verified_row(record, stored)
 
     def _load_max_event_id(self, session_id: str) -> str:
-        """Return the highest event id of a session, from the cache or the file."""
         if session_id not in self._max_event_id:
             query = "select max(id) from event where session = ?"
             highest = self._writer_connection.execute(query, (self._records[session_id][0],)).fetchone()[0]
@@ -363,7 +361,6 @@ class SqliteStore:
             self._rebuild_listing()
 
     def _rebuild_listing(self) -> None:
-        """Write the lists of sessions again from their records."""
         self._writer_connection.execute("delete from listing")
         self._listed_records.clear()
         for _, record, crc in list(read_all_records(self._writer_connection)):
