@@ -133,7 +133,6 @@ class StreamLineReader:
             self._position = ("", -1)
 
     def _feed_envelope(self, number: int, message: sse.ServerSentEvent) -> None:
-        """Convert an event to blocks and feed them. Duplicates are left out."""
         envelope = read_envelope(number, message.data)
         session_id, last = self._position
         if envelope.session_id == session_id and envelope.seq <= last:
@@ -177,5 +176,4 @@ def style_line(line: TranscriptLine) -> Text:
 
 
 def escape_lines(text: str) -> str:
-    """Escape controls, but not line breaks."""
     return "\n".join(map(escape_controls, text.split("\n")))

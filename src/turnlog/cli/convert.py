@@ -36,7 +36,6 @@ def require_input(file: BinaryIO) -> BinaryIO:
 
 
 def enumerate_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, line) of a file, from 1."""
     return enumerate(read_bounded_lines(file), 1)
 
 
@@ -80,7 +79,6 @@ def convert_command(file: BinaryIO, name: str, app: str | None, turn: str | None
 def find_dialect(
     name: str, options: BlocksOptions, app_dialects: Mapping[str, DialectFactory]
 ) -> DialectRequest:
-    """Return a dialect of Turnlog or of an application; raise `BadParameter` for another name."""
     names = (*DIALECT_NAMES, *app_dialects)
     if name not in names:
         raise click.BadParameter(f"{name!r} is not one of {', '.join(names)}.", param_hint="--to")

@@ -82,7 +82,6 @@ def demo_directory() -> "tempfile.TemporaryDirectory[str]":
 
 
 async def create_first_sessions(log_url: str, apps: "Iterable[App]") -> list[str]:
-    """Create a session of each application for the local user; return their ids."""
     from turnlog.app import LOCAL
     from turnlog.app.session_creation import make_session
     from turnlog.log import open_log

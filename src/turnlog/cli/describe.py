@@ -65,7 +65,6 @@ def short_json(value: object) -> str:
 
 
 def join_parts(*parts: str | None) -> str:
-    """Join the parts that are not empty."""
     return ", ".join(part for part in parts if part)
 
 

@@ -27,7 +27,6 @@ def call_on_enter(call: Callable[[], None]) -> bool:
 
 
 def watch_for_enter(descriptor: int, call: Callable[[], None]) -> None:
-    """Call a function for each input, until the terminal is closed."""
     while True:
         select.select([descriptor], [], [])
         # In the background the input belongs to the shell, and reading it would stop this process.

@@ -207,7 +207,6 @@ async def find_misfits(
 
 
 async def read_durable_payloads(log: Log, session_id: str) -> AsyncIterator[tuple[str, bytes]]:
-    """Yield type and payload of the events of a session, without replaced live events."""
     after = -1
     while page := await log.read(session_id, after, replay_from=-1):
         for envelope in page.envelopes():

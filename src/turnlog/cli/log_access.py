@@ -46,7 +46,7 @@ async def open_cli_log(log_url: str, *, writable: bool = False) -> AsyncIterator
 
 @contextmanager
 def silence_log() -> Iterator[None]:
-    """Drop the log messages of `turnlog.log`: the commands print damage themselves."""
+    # The commands print damage themselves: without this it would be printed twice.
     handler = logging.NullHandler()
     logger = logging.getLogger("turnlog.log")
     logger.addHandler(handler)
@@ -113,7 +113,6 @@ def damaged_record_message(session_id: str) -> str:
 
 
 def format_damage(damage: Damage) -> str:
-    """Return a damage as one line."""
     subject = damage.session_id or "the log"
     if damage.first >= 0:
         subject += f" seq {seq_range(damage.first, damage.last)}"

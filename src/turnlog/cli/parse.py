@@ -94,7 +94,6 @@ class JsonlWriter:
         self.append(self._build_event(draft.payload, draft.scope, draft.origin) for draft in drafts)
 
     def append(self, events: Iterable[Event]) -> None:
-        """Write events as lines; before the first one, the line of the session."""
         if self._seq == 0:
             session = SessionLine(self._session_id, self._app, created_ms=now_ms())
             write_json(self._output, msgspec.json.encode(session))
@@ -140,7 +139,6 @@ class TurnBuilder:
         self.problems: list[str] = []
 
     def begin_message(self, model: str | None = None) -> None:
-        """Start a message of the open agent, or of a new one."""
         if self._scope is not None:
             self._cancel_calls([call for call in self._calls.values() if call.executor != "provider"])
             return
@@ -153,7 +151,6 @@ class TurnBuilder:
         self.add_events([AgentStart(name=AGENT_NAME, via="prompt", model=model)])
 
     def add_events(self, payloads: list[Payload]) -> None:
-        """Write events of the open agent."""
         for payload in payloads:
             if isinstance(payload, ToolCall):
                 self._calls[payload.call_id] = payload
@@ -208,7 +205,6 @@ def sum_usage(first: Usage, second: Usage) -> Usage:
 def parse_tag_text(
     pieces: Iterator[bytes], builder: TurnBuilder, make_reply: Callable[[], ReplyBuilder]
 ) -> None:
-    """Parse a text: one message of one agent."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     reply = make_reply()
     builder.begin_message()
@@ -269,7 +265,6 @@ def close_message(parser: MessagesParser, builder: TurnBuilder) -> None:
 def parse_process_output(
     pieces: Iterator[bytes], builder: TurnBuilder, _: Callable[[], ReplyBuilder]
 ) -> None:
-    """Parse the stdout of a Claude CLI process."""
     parser = builder.make_process_parser()
     try:
         for piece in pieces:
@@ -293,7 +288,6 @@ def iter_raw_events(pieces: Iterator[bytes]) -> Iterator[Any]:
 
 
 def decode_raw_event(body: bytes, number: int) -> Any:
-    """Decode one event; raise `BadInput` with its number."""
     try:
         return decode_strict_json(body, object, MAX_SSE_MESSAGE_BYTES)
     except BadInput as error:

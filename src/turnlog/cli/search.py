@@ -54,7 +54,6 @@ def search(
 async def print_matches(
     log_url: str, names: Sequence[str], text: str, event_filter: EventFilter, *, as_json: bool
 ) -> int:
-    """Print the events that contain a casefolded text; return how many."""
     count = 0
     console = make_console()
     output = sys.stdout.buffer
@@ -162,7 +161,6 @@ async def count_log(log_url: str, names: Sequence[str]) -> Statistics:
 
 
 def add_usage(models: dict[str, ModelUsage], payload: Any) -> None:
-    """Add one completion to the usage of its model."""
     if not isinstance(payload, AgentUsage):  # written by another version, and not decoded
         return
     used = models.setdefault(payload.model, ModelUsage())
@@ -174,7 +172,6 @@ def add_usage(models: dict[str, ModelUsage], payload: Any) -> None:
 
 
 def format_statistics(counts: Statistics) -> list[tuple[str, str]]:
-    """Return the counts as pairs of name and text."""
     lines = [
         ("sessions", f"{counts.sessions}, {counts.closed} closed"),
         *[(f"  {app or 'no application'}", str(number)) for app, number in counts.apps.items()],

@@ -136,7 +136,6 @@ def make_list_item(record: SessionRecord, state: str, damage: list[Damage]) -> S
 
 
 def format_session_table(items: list[SessionListItem]) -> Iterator[Text]:
-    """Yield the lines of a table; it has a column for damage only if there is some."""
     names = COLUMNS if any(item.damage for item in items) else COLUMNS[:-1]
     rows = [
         [Text(name, "bold") for name in names],

@@ -49,7 +49,6 @@ def state_command(session: str, log_url: str, at: int | None, app: str | None) -
 
 
 async def dump_session(log_url: str, session: str, at: int | None, app: Any) -> bytes:
-    """Return the state of a session as indented JSON."""
     async with open_cli_log(log_url) as log:
         session = await find_session_id(log, session)
         session_app = (await log.info(session)).app
@@ -91,7 +90,6 @@ def rebuild(log_url: str) -> None:
 
 
 async def rebuild_all(log_url: str) -> str:
-    """Derive documents again; return a summary."""
     async with open_cli_log(log_url):
         pass  # for reading first: a missing log must not be created
     async with open_cli_log(log_url, writable=True) as log:

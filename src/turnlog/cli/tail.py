@@ -96,7 +96,6 @@ class RowPrinter:
 
 
 def explain_empty_output(record: SessionRecord, after: int, skipped_types: Iterable[str]) -> None:
-    """Explain on stderr why no event was printed."""
     types = ", ".join(skipped_types)
     if types:
         text = f"no event of {record.session_id} after seq {after} matches; it has events of type {types}"
@@ -122,7 +121,6 @@ def warn_damage(damage: Damage) -> None:
 
 
 async def read_pages(log: Log, session_id: str, after: int) -> AsyncIterator[Page]:
-    """Yield the stored pages."""
     await log.info(session_id)
     while page := await log.read(session_id, after):
         yield page
@@ -142,7 +140,6 @@ async def follow_pages(log: Log, session_id: str, after: int) -> AsyncIterator[P
 
 
 def make_json_printer() -> PrintRows:
-    """Return a function that prints envelopes as they are stored."""
     output = sys.stdout.buffer
 
     def print_rows(rows: Sequence[Row]) -> None:
@@ -154,7 +151,6 @@ def make_json_printer() -> PrintRows:
 
 
 def make_text_printer() -> PrintRows:
-    """Return a function that prints events as text."""
     console = make_console()
     options: dict[str, Any] = {"soft_wrap": True}
     if sys.stdout.isatty():
@@ -180,13 +176,11 @@ def format_row(row: Row) -> Text:
 
 
 def agent_column(envelope: Envelope) -> str:
-    """Return the agent of an event, indented by its depth."""
     name = envelope.agent_name or envelope.agent_id or ""
     return "  " * min(envelope.depth or 0, MAX_INDENT_STEPS) + escape_controls(name)
 
 
 def row_style(row: Row, payload: Payload | UnknownPayload) -> str:
-    """Return red for failures, dim for live events."""
     failed = (
         isinstance(payload, SessionError)
         or (isinstance(payload, ToolResult) and not payload.ok)

@@ -32,7 +32,6 @@ def escape_controls(text: str) -> str:
 
 
 def escape_json(line: bytes) -> bytes:
-    """Return the same JSON with controls as `\\u` escapes."""
     return CONTROL_CHARACTERS.sub(escape_json_character, line.decode(errors="replace")).encode()
 
 
@@ -55,7 +54,6 @@ def make_console() -> Console:
 
 
 def format_count(number: int, noun: str) -> str:
-    """Return `1 event`, `2 events`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -54,7 +54,6 @@ async def export_blobs(log: Log, session_id: str, output: BinaryIO) -> None:
 
 
 async def warn_of_damage(log: Log, records: Sequence[SessionRecord]) -> None:
-    """Report the recorded damages of some sessions on stderr."""
     session_ids = {record.session_id for record in records}
     for damage in await log.damages():
         if damage.session_id in session_ids:

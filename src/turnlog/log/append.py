@@ -107,7 +107,6 @@ class RowBatch:
         frame: bytes,
         ts_ms: int,
     ) -> None:
-        """Add the row of an event. `frame` is the event as it is stored."""
         self.last = seq
         span: str | None = None
         chain: bytes | None = None

@@ -52,7 +52,6 @@ class NamedBlob(NamedTuple):
 
 
 def encode_blob_lines(name: str, blob: Blob) -> Iterator[bytes]:
-    """Yield a blob as lines, without line ends."""
     size_bytes = len(blob.data)
     for offset in range(0, max(size_bytes, 1), MAX_PIECE_BYTES):
         data = blob.data[offset : offset + MAX_PIECE_BYTES]
@@ -79,7 +78,6 @@ class BlobReader:
         return self._complete(number)
 
     def check_complete(self, number: int) -> None:
-        """Raise `InvalidEvent` if a piece is missing before this line."""
         if self._first is not None:
             raise InvalidEvent(f"line {number}: {self._expected_piece()}")
 

@@ -259,7 +259,6 @@ class Log:
         return result
 
     def _end_tail(self, session_id: str) -> None:
-        """End the followers of a session whose history has changed."""
         tail = self.tails.pop(session_id, None)
         if tail is not None:
             tail.epoch = ""
@@ -319,7 +318,6 @@ class Log:
         return page
 
     async def _read_or_quarantine(self, read: Callable[..., T], session_id: str, *args: object) -> T:
-        """Read; record damage before raising it."""
         try:
             return await self._run_read(read, session_id, *args)
         except SessionDamaged as damage:
@@ -498,7 +496,6 @@ class Log:
         return after >= 0 and (await self.info(session_id)).first > after + 1
 
     async def _acquire_tail(self, session_id: str) -> Tail:
-        """Return the tail of a session and count one more follower."""
         tail = self.tails.get(session_id)
         if tail is None:
             record = await self.info(session_id)
@@ -750,7 +747,6 @@ class Log:
 
 
 def rewrite_record(store: Store, session_id: str) -> None:
-    """Write the record of a session again, unchanged."""
     record = store.get_record(session_id)
     if record is not None:
         store.put_record(record)

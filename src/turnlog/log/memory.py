@@ -170,7 +170,6 @@ class Ring:
         return [row for row in rows if self.span_by_seq.get(row.seq) not in finished]
 
     def seqs_of_types(self, type_query: TypeQuery) -> list[int]:
-        """Return the next seqs of some types, at most `MAX_PAGE_ROWS`."""
         matching: list[int] = []
         for type_name, seqs in self.seqs_by_type.items():
             if matches_any_type(type_name, type_query.types):
@@ -257,7 +256,6 @@ class Ring:
         return span is not None and span.last is not None
 
     def _drop_indexes(self, indexes: Iterable[int]) -> None:
-        """Remove from the indexes the rows that are about to be removed."""
         for index in indexes:
             row = self.rows[index]
             self._add_to_totals(row, self.span_by_seq.pop(row.seq, None), -1)
@@ -286,7 +284,6 @@ def opens_turn(row: Row) -> bool:
 
 
 def update_lists(lists: dict[str, set[str]], session_id: str, before: set[str], after: set[str]) -> None:
-    """Move a session from the lists of `before` to the lists of `after`; drop empty lists."""
     for principal in before - after:
         lists[principal].discard(session_id)
         if not lists[principal]:

@@ -151,7 +151,6 @@ class TypeQuery(NamedTuple):
 
 
 def with_id_lines(epoch: str, seqs: Sequence[int], frames: Sequence[bytes]) -> list[bytes]:
-    """Return `id:` lines and frames in turns, to be joined."""
     line = b"id: %b:%%d\n" % epoch.encode()
     parts = [b""] * (2 * len(frames))
     parts[::2] = [line % seq for seq in seqs]
@@ -246,7 +245,6 @@ class SessionRecord(Struct, frozen=True):
 
     @property
     def invited_principals(self) -> frozenset[str]:
-        """The principals that open invites are addressed to."""
         return frozenset(invite.principal for invite in self.invites.values() if invite.principal is not None)
 
     def replace(self, **changes: object) -> "SessionRecord":

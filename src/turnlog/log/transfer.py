@@ -51,7 +51,6 @@ class EventLine(NamedTuple):
     line: bytes
 
     def conflict_error(self, record: SessionRecord) -> Conflict:
-        """Return the error for a log that contains another history."""
         text = f"line {self.number}: the log has another event in the place of {self.envelope.id}"
         return Conflict(text, record.last)
 
@@ -156,7 +155,6 @@ def batch_by_session(lines: Iterable[bytes]) -> Iterator[ImportBatch | NamedBlob
 
 
 def check_session_line(session: SessionLine | None, session_id: str, number: int) -> SessionLine:
-    """Return the current session; raise `InvalidEvent` if a line belongs to another one."""
     if session is None or session_id != session.session_id:
         raise InvalidEvent(f"line {number}: expected the line of session {session_id} first")
     return session

@@ -22,7 +22,6 @@ class Wakeup:
         self._idle_groups: dict[float | None, IdleGroup] = {}
 
     def wake(self) -> None:
-        """Notify every waiting task and listener."""
         self.count += 1
         for group in self._idle_groups.values():
             group.wake()
@@ -65,7 +64,6 @@ class IdleGroup:
             self._timer = self._loop.call_later(self._idle_s, self._on_idle_timer, self._idle_s)
 
     def wake(self) -> None:
-        """Notify the listeners in the next turn of the loop, once for all changes until then."""
         if self.listeners and not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._notify_change)
@@ -95,7 +93,6 @@ class IdleGroup:
 
 
 def wake_future(future: asyncio.Future[bool], changed: bool) -> bool:
-    """A listener that resolves a future and removes itself."""
     if not future.done():
         future.set_result(changed)
     return False

@@ -155,7 +155,7 @@ def commit_jobs(store: Store, jobs: list[Job]) -> list[Any]:
 
 
 def copy_error(error: StoreError) -> StoreError:
-    """Return a copy with the error as its cause: each exception that is raised needs its own traceback."""
+    # Each exception that is raised needs a traceback of its own.
     copy = StoreError(str(error))
     copy.__cause__ = error
     return copy

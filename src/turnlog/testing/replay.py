@@ -232,7 +232,7 @@ async def turn_bounds(make_store: StoreFactory) -> None:
         await harness.append(agent_end_event(first), durable_event("c"))
         assert await harness.turn_bounds("tr_1") == (1, 5)
         assert await harness.turn_bounds("tr_2") is None
-        assert await harness.log.turn_bounds("sess_nobody", "tr_1") is None
+        assert await harness.log.turn_bounds("sess_none", "tr_1") is None
 
 
 async def agent_starts(make_store: StoreFactory) -> None:

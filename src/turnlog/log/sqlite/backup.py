@@ -107,7 +107,6 @@ def write_watermarks(
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names of new files to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -49,12 +49,10 @@ def parse_durable_count(meta: object) -> int | None:
 
 
 def values_checksum(*values: object) -> int:
-    """Return the checksum of a row that is not an event."""
     return zlib.crc32(repr(values).encode())
 
 
 def chain_hash(chain: bytes, frame: bytes) -> bytes:
-    """Return the next link of the hash chain."""
     return blake2b(chain + frame, digest_size=16).digest()
 
 
@@ -84,7 +82,6 @@ class RowVerifier:
 
     @property
     def is_complete(self) -> bool:
-        """True once the last row of the session was verified."""
         return self.seq >= self._record.last
 
     def verify(self, stored: Sequence[RawRow]) -> tuple[list[RawRow], SessionDamaged | None]:

@@ -54,7 +54,6 @@ DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def is_damage_error(error: BaseException | None) -> bool:
-    """Return True if SQLite reports that the file is damaged."""
     if not isinstance(error, sqlite3.Error):
         return False
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGE_CODES
@@ -76,7 +75,7 @@ def read_all_records(connection: sqlite3.Connection) -> Iterator[tuple[int, Sess
 
 
 def session_numbers(connection: sqlite3.Connection) -> list[int]:
-    """Return the number of every session from the index of names: reads no record."""
+    # From the index of names: reads no record, so damaged records do not matter.
     return sorted(number for (number,) in connection.execute("select id from session order by name"))
 
 
@@ -110,7 +109,6 @@ def has_session(connection: sqlite3.Connection, session_id: str) -> bool:
 
 
 def recorded_damage(connection: sqlite3.Connection, session_id: str | None = None) -> list[Damage]:
-    """Return the recorded damages of one session, or of all."""
     if session_id is None:
         rows = connection.execute("select * from damage order by rowid")
     else:
@@ -122,12 +120,10 @@ def recorded_damage(connection: sqlite3.Connection, session_id: str | None = Non
 
 
 def list_name(principal: str | None) -> str:
-    """Return the name of the list of a principal's sessions; None: of all sessions."""
     return "all" if principal is None else f"of {principal}"
 
 
 def invitations_name(principal: str) -> str:
-    """Return the name of the list of sessions that a principal is invited to."""
     return f"inviting {principal}"
 
 
@@ -283,7 +279,6 @@ def read_typed_page(
 
 
 def select_seqs_of_types(connection: sqlite3.Connection, number: int, type_query: TypeQuery) -> list[int]:
-    """Return the next seqs of some types, at most `MAX_PAGE_ROWS`."""
     query = "select seq from event where session = ? and type = ? and seq > ? order by seq limit ?"
     seqs: list[int] = []
     for type_name in iter_event_types(connection, number):

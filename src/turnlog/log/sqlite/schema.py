@@ -93,7 +93,6 @@ BAD_RECORD = "the session's own record is not what was written"
 
 
 def encode_record(record: SessionRecord) -> tuple[Any, ...]:
-    """Return the columns of a record, without number and checksum."""
     values = list(structs.astuple(record))
     for index in JSON_COLUMNS:
         values[index] = json.encode(values[index]).decode()

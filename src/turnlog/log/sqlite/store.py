@@ -369,7 +369,6 @@ class SqliteStore:
             self._rebuild_listing()
 
     def _rebuild_listing(self) -> None:
-        """Write the lists of sessions again from their records."""
         self._writer_connection.execute("delete from listing")
         self._listed_records.clear()
         for _, record, crc in list(read_all_records(self._writer_connection)):

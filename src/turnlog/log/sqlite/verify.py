@@ -35,7 +35,6 @@ BAD_DERIVED = "a document, snapshot or blob is not what was written"
 
 
 def verify_all(reader: sqlite3.Connection, watermarks: Mapping[int, Watermark]) -> Iterator[Damage]:
-    """Verify the whole file, within one transaction."""
     for (line,) in reader.execute("pragma integrity_check"):
         if line != "ok":
             yield Damage("", -1, -1, f"SQLite: {line}")
@@ -55,7 +54,6 @@ def verify_all(reader: sqlite3.Connection, watermarks: Mapping[int, Watermark]) 
 def verify_session(
     reader: sqlite3.Connection, number: int, record: SessionRecord, watermark: Watermark | None
 ) -> Iterator[Damage]:
-    """Verify one session: rows, watermark, hash chain, span index and lists."""
     known_damage = recorded_damage(reader, record.session_id)
     damage = verify_rows(reader, number, record, known_damage)
     if damage:
@@ -72,7 +70,6 @@ def verify_session(
 def verify_rows(
     reader: sqlite3.Connection, number: int, record: SessionRecord, known_damage: Sequence[Damage]
 ) -> SessionDamaged | None:
-    """Return the first damage of a session's rows, None if there is none."""
     verifier = RowVerifier(record, -1, 0, known_damage)
     with closing(select_event_rows(reader, number, -1, None)) as cursor:
         while stored := cursor.fetchmany(MAX_PAGE_ROWS):
@@ -131,7 +128,6 @@ def verify_listing(reader: sqlite3.Connection, record: SessionRecord) -> Iterato
 
 
 def verify_derived(reader: sqlite3.Connection) -> Iterator[Damage]:
-    """Verify documents, snapshots and blobs."""
     for table in ("document", "snapshot"):
         for *values, crc in reader.execute(f"select * from {table}"):
             if values_checksum(*values) != crc:
@@ -176,7 +172,6 @@ def session_positions(connection: sqlite3.Connection) -> tuple[dict[int, tuple[i
 def verify_tail(
     connection: sqlite3.Connection, number: int, record: SessionRecord, crc: int, watermark: Watermark | None
 ) -> Iterator[Damage]:
-    """Verify the record of a session, its position and its last event; yield the first damage."""
     if not has_valid_record_checksum(record, crc):
         yield Damage(str(record.session_id), -1, -1, BAD_RECORD)
         return

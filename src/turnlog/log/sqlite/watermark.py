@@ -82,7 +82,6 @@ class WatermarkFile:
         return Watermark(last, revision, name.rstrip(b"\0").decode(errors="replace"))
 
     def watermarks(self, without: Container[int] = ()) -> Iterator[tuple[int, Watermark]]:
-        """Yield the watermarks by number, without some numbers."""
         for number, (_, _, checksum, _) in enumerate(self._read_slots()):
             if not checksum or number in without:  # no checksum: an empty slot
                 continue
@@ -106,7 +105,6 @@ class WatermarkFile:
         return list(SLOT.iter_unpack(self._map[FIRST_SLOT_OFFSET:end]))
 
     def reserve(self, number: int) -> None:
-        """Allocate the slot of a new session on the disk."""
         # A write to mapped memory cannot report a full disk: so the blocks must exist before.
         assert self._map is not None
         if FIRST_SLOT_OFFSET + (number + 1) * SLOT.size > len(self._map):
@@ -134,7 +132,6 @@ class WatermarkFile:
         self._map = self._map_file()
 
     def _remap(self) -> None:
-        """Map the file again if another process has made it longer."""
         assert self._map is not None
         if self._path.stat().st_size > len(self._map):
             self._map.close()
