@@ -47,8 +47,21 @@ LIBRARIES = {
     "cli": {"msgspec", "click", "rich"},
 }  # fmt: skip
 
+# Inside a package: the files of a folder may not import these modules of the same package.
+FOLDER_RULES = {
+    "parse/inline": ("turnlog.parse.reply", "turnlog.parse.messages_api", "turnlog.parse.claude"),
+    "parse": ("turnlog.parse.claude",),
+    "wire": ("turnlog.wire.dialects",),
+    "log": ("turnlog.log.sqlite",),
+    "agents/models": ("turnlog.agents.runtime", "turnlog.agents.claude", "turnlog.agents.remote"),
+    "agents/remote": ("turnlog.agents.claude",),
+    "server/auth": ("turnlog.server.streaming", "turnlog.server.routes"),
+    "server/limits": ("turnlog.server.streaming", "turnlog.server.routes"),
+    "server/streaming": ("turnlog.server.routes",),
+}
 
-def room(path: Path) -> str:
+
+def package_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
@@ -65,8 +78,8 @@ def imports(text: str) -> set[str]:
     return found
 
 
-def faults(place: str, text: str) -> list[str]:
-    """What a file of a room may not import."""
+def import_faults(place: str, text: str) -> list[str]:
+    """Return what a file of a package may not import."""
     found = []
     for name in imports(text):
         top, _, rest = name.partition(".")
@@ -82,15 +95,27 @@ def faults(place: str, text: str) -> list[str]:
     return found
 
 
+def folder_faults(path: Path) -> list[str]:
+    """Return imports that go the wrong way inside a package; an `__init__` may export anything."""
+    folder = str(path.relative_to(SOURCE).parent)
+    forbidden = FOLDER_RULES.get(folder, ()) if path.name != "__init__.py" else ()
+    return [
+        f"{path.name} may not import {name}"
+        for name in imports(path.read_text())
+        for prefix in forbidden
+        if name == prefix or name.startswith(f"{prefix}.")
+    ]
+
+
 @for_each_row("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_go_left_and_pure_rooms_stay_pure(path: Path) -> None:
+def test_imports_go_one_way_and_pure_packages_stay_pure(path: Path) -> None:
     if path != SOURCE / "__init__.py":
-        assert faults(room(path), path.read_text()) == []
+        assert import_faults(package_of(path), path.read_text()) == []
 
 
-def test_every_room_is_known() -> None:
-    rooms = {room(path) for path in SOURCE.rglob("*.py")} - {"__init__"}
-    assert rooms <= set(RANK)
+def test_every_package_is_known() -> None:
+    packages = {package_of(path) for path in SOURCE.rglob("*.py")} - {"__init__"}
+    assert packages <= set(RANK)
 
 
 @for_each_row(
@@ -108,4 +133,13 @@ def test_every_room_is_known() -> None:
     ],
 )
 def test_the_rule_sees_what_it_forbids(place: str, text: str) -> None:
-    assert len(faults(place, text)) == 1
+    assert len(import_faults(place, text)) == 1
+
+
+@for_each_row("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_inside_a_package_go_one_way(path: Path) -> None:
+    assert folder_faults(path) == []
+
+
+def test_every_folder_with_a_rule_exists() -> None:
+    assert [folder for folder in FOLDER_RULES if not (SOURCE / folder / "__init__.py").exists()] == []

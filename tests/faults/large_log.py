@@ -8,9 +8,9 @@ from tests.faults.sample import turn
 from turnlog.events import Event
 from turnlog.log import SessionRecord, SqliteStore, Store
 from turnlog.log.append import ExpectedPosition, append_events
+from turnlog.log.checksums import chain_hash, make_row
 from turnlog.log.records import NewRow, Row
 from turnlog.log.spans import SpanEdge
-from turnlog.log.sqlite.checksums import chain_hash, make_row
 
 LONG = "sess_long_one"
 TURN_EVENTS = 20

@@ -58,8 +58,8 @@ async def hold_conversation(
         sessions = Sessions(log, [app], os.getpid())
         try:
             membership = await sessions.create(LOCAL, app.name)
-            conversation = Conversation(app, log, membership.session_id)
-            text = message or read_message()
+            conversation = TerminalConversation(app, log, membership.session_id)
+            text = message or prompt_message()
             while text:
                 sent = await sessions.send(membership, UiMessage(text=text))
                 last_seq = sent.seq
@@ -70,7 +70,7 @@ async def hold_conversation(
                         for answer in ask_person(question)
                     ]
                     last_seq = (await sessions.post(membership, answers))[-1]
-                text = None if message else read_message()
+                text = None if message else prompt_message()
         finally:
             await sessions.close()
 
@@ -78,7 +78,7 @@ async def hold_conversation(
 Question = ToolAwait | ApprovalRequest
 
 
-class Conversation:
+class TerminalConversation:
     """The events of one session, read once and in order."""
 
     def __init__(self, app: "turnlog.App", log: Log, session_id: str) -> None:
@@ -113,7 +113,7 @@ class Conversation:
                     yield entry
 
 
-def read_message() -> str | None:
+def prompt_message() -> str | None:
     """Read the next line of the person; None at the end of input."""
     try:
         return click.prompt("you", prompt_suffix="> ", default="", show_default=False).strip() or None

@@ -23,9 +23,9 @@ from turnlog.events import (
     decode_envelope,
     encode_sse_frame,
 )
+from turnlog.log.checksums import chain_hash, make_row
 from turnlog.log.records import Damage, NewRow, OpenInvite, Row, SessionRecord, encode_meta, envelope_json
 from turnlog.log.spans import SpanEdge, live_event_span, span_edge
-from turnlog.log.sqlite.checksums import chain_hash, make_row
 from turnlog.log.store import Store
 
 MAX_TITLE_CHARS = 80

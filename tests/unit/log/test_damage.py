@@ -12,7 +12,7 @@ from tests.unit.log.damaging import OTHER, ROW, SESSION, edit, fill, opened, rea
 from tests.unit.log.delegates import all_pages, scenario, until
 from turnlog.errors import SessionDamaged, StoreError
 from turnlog.log import Damage, Log, Page, Row, SqliteStore
-from turnlog.log.sqlite.checksums import make_row
+from turnlog.log.checksums import make_row
 from turnlog.testing.factories import (
     block_delta_event,
     block_end_event,

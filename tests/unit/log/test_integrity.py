@@ -6,8 +6,8 @@ import pytest
 
 from turnlog.events import Scope
 from turnlog.log import Damage
+from turnlog.log.checksums import RowVerifier, broken_chain_seqs, chain_hash, make_row, values_checksum
 from turnlog.log.records import RawRow, SessionRecord, encode_meta
-from turnlog.log.sqlite.checksums import RowVerifier, broken_chain_seqs, chain_hash, make_row, values_checksum
 
 SESSION, OTHER = "sess_1", "sess_2"
 HEAD = SessionRecord(SESSION, epoch="e", app="t", last=5, durable_count=6)

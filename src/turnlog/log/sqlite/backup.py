@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 from turnlog.errors import CallerError
 from turnlog.ids import new_epoch
+from turnlog.log.checksums import values_checksum
 from turnlog.log.records import SessionRecord
-from turnlog.log.sqlite.checksums import values_checksum
 from turnlog.log.sqlite.files import reading_mode
 from turnlog.log.sqlite.queries import read_all_records
 from turnlog.log.sqlite.schema import UPDATE_RECORD, check_schema, encode_record, has_valid_record_checksum

@@ -17,6 +17,7 @@ from typing import Any
 from turnlog.errors import SessionDamaged
 from turnlog.events import CATALOG, Payload, UnknownPayload, decode_envelope
 from turnlog.log.append import RECORD_EVENT_TYPES
+from turnlog.log.checksums import RowVerifier, make_row, parse_durable_count, values_checksum
 from turnlog.log.filter import matches_any_type
 from turnlog.log.records import (
     Damage,
@@ -30,7 +31,6 @@ from turnlog.log.records import (
     envelope_json,
     with_id_lines,
 )
-from turnlog.log.sqlite.checksums import RowVerifier, make_row, parse_durable_count, values_checksum
 from turnlog.log.sqlite.schema import (
     BAD_RECORD,
     EVENT_COLUMNS,

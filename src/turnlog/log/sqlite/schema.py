@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import DecodeError, json, structs
 
 from turnlog.errors import SessionDamaged, StoreError
+from turnlog.log.checksums import values_checksum
 from turnlog.log.records import SessionRecord
-from turnlog.log.sqlite.checksums import values_checksum
 
 SCHEMA_VERSION = 2
 # `listing` has one row for each list that contains a session (`list_name`): it repeats the session records in

@@ -19,6 +19,7 @@ from urllib.parse import quote
 from turnlog.errors import SessionDamaged, StoreError
 from turnlog.ids import new_epoch
 from turnlog.log.append import apply_to_record
+from turnlog.log.checksums import RowVerifier, parse_durable_count, values_checksum
 from turnlog.log.filter import matches_any_type
 from turnlog.log.records import (
     Blob,
@@ -34,7 +35,6 @@ from turnlog.log.records import (
 )
 from turnlog.log.spans import MAX_SAME_AGENTS, SpanEdge, oldest_open_turn_start, span_bounds
 from turnlog.log.sqlite import verify
-from turnlog.log.sqlite.checksums import RowVerifier, parse_durable_count, values_checksum
 from turnlog.log.sqlite.files import WriterLock, reading_mode
 from turnlog.log.sqlite.queries import (
     SESSION_NUMBER,

@@ -11,9 +11,9 @@ from contextlib import closing, suppress
 
 from turnlog.errors import InvalidEvent, SessionDamaged
 from turnlog.events import CATALOG, decode_envelope
+from turnlog.log.checksums import RowVerifier, broken_chain_seqs, values_checksum
 from turnlog.log.records import LISTING_STEP_MS, Damage, Row, SessionRecord, envelope_json
 from turnlog.log.spans import live_event_span
-from turnlog.log.sqlite.checksums import RowVerifier, broken_chain_seqs, values_checksum
 from turnlog.log.sqlite.queries import (
     MAX_PAGE_ROWS,
     SELECT_SPANS,
