@@ -11,13 +11,14 @@ import { lengthOf, quote } from "./text.js";
 export const PARTS = 2000; // what a page can show without a pause
 const LEVELS = 20; // real views have 4
 const COLUMNS = 64;
+const BUTTON_EVENTS = 16;
 const LABEL_CHARS = 200;
 const TEXT_CHARS = 10_000;
 
 const NAME = /^(?!constructor$|prototype$)[A-Za-z][A-Za-z0-9_]{0,63}$/;
 const ID = /^(?!constructor$|prototype$)[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$/;
 const DAY = /^\d{4}-\d\d-\d\d$/;
-const INSIDE = ["children", "fields", "columns", "rows", "options"]; // where a part holds others
+const INSIDE = ["children", "fields", "columns", "rows", "options", "emits"]; // where a part holds others
 
 /** What is wrong, and where. */
 class Flaw extends Error {
@@ -144,6 +145,7 @@ const row = plainOf(
     error: optional(words),
   }),
 );
+const buttonEvent = plainOf(objectOf({ type: name, data: may(takes(isObject, "an object")) }));
 const nodes = listOf(typedOf(() => NODES));
 const INNER = { type, children: nodes, title: optional(label) };
 
@@ -213,6 +215,7 @@ const NODES = {
     style: may(oneOf("primary", "secondary", "danger")),
     confirm: optional(label),
     repeat: yes,
+    emits: may(listOf(buttonEvent, 0, BUTTON_EVENTS)),
   }),
 };
 const root = typedOf(() => ({ screen: objectOf(INNER), ...NODES }));

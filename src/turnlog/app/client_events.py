@@ -43,11 +43,12 @@ from turnlog.events import (
 )
 from turnlog.events.catalog import find_unknown_fields
 from turnlog.events.roles import EXECUTOR, OWNER
-from turnlog.events.ui import Stop
+from turnlog.events.ui import ButtonClick, Stop
+from turnlog.events.view_nodes import Button
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Row, envelope_json
 from turnlog.state.tree import closing_id
-from turnlog.state.view_actions import build_action_error, validate_action
+from turnlog.state.view_actions import build_action_error, find_part, validate_action
 
 log = logging.getLogger("turnlog.app")
 
@@ -97,8 +98,9 @@ class ClientEventBatch:
         for number, item in enumerate(client_events):
             path = f"$.events[{number}]"
             event = self._build_event(item, path)
+            button: Button | None = None
             if isinstance(event.payload, UiAction):
-                event = await self._check_action(event, event.payload, path)
+                event, button = await self._check_action(event, event.payload, path)
             call_id = get_answered_call_id(event.payload)
             if call_id in answers:
                 self._positions.append(self._same_answer_seq(event.payload, call_id, *answers[call_id]))
@@ -106,6 +108,8 @@ class ClientEventBatch:
             placed = await self._with_scope(event)
             self._positions.append(placed if isinstance(placed, int) else ~len(events))
             events += [] if isinstance(placed, int) else placed
+            if button is not None and not isinstance(placed, int):
+                events += self._button_events(button, placed[0], path)
             if call_id is not None:
                 answers[call_id] = event.payload, self._positions[-1]
         return events
@@ -121,7 +125,11 @@ class ClientEventBatch:
         answers_call = item.type == "tool.result" and item.id.startswith(REMOTE_ANSWER_PREFIX)
         if RESERVED_ID_PATTERN.fullmatch(item.id) and not answers_call:
             raise InvalidEvent("expected an id of your own, not one that the server derives", path)
-        scope = Scope(channel=self._channel, actor=seat.principal.name)
+        return self._build_permitted(item, Scope(channel=self._channel, actor=seat.principal.name), path)
+
+    def _build_permitted(self, item: ClientEvent, scope: Scope, path: str) -> Event:
+        """Build an event with origin `ui`. Raise `InvalidEvent` if this member's page may not post it."""
+        seat = self._membership
         self._check_fields(item, path)
         try:
             event = seat.app.catalog.build_event(
@@ -154,26 +162,48 @@ class ClientEventBatch:
             return seat.may_post(type(payload))
         return seat.is_member or get_answered_call_id(payload) is not None
 
-    async def _check_action(self, event: Event, action: UiAction, path: str) -> Event:
+    def _button_events(self, button: Button, click: Event, path: str) -> list[Event]:
+        """Build the events that a click emits, with its turn, channel and actor.
+
+        They go through the checks of posted events, so a click emits nothing that the member's page may not
+        post. Their ids follow from the click's: the same click again is the same events.
+        """
+        scope = Scope(
+            trace_id=click.scope.trace_id, channel=click.scope.channel, actor=self._membership.principal.name
+        )
+        events: list[Event] = []
+        for number, emitted in enumerate(button.emits):
+            event_type = self._membership.app.catalog.find_tag(emitted.type)
+            # another version of the application showed the view
+            if event_type is None:
+                raise InvalidEvent(f"button {button.id}: no event {quote(emitted.type)} is declared", path)
+            event_id = f"evt_{sha256(f'{click.id}:emits:{number}'.encode()).hexdigest()[:40]}"
+            item = ClientEvent(event_type.name, emitted.data, event_id)
+            events.append(self._build_permitted(item, scope, path))
+        return events
+
+    async def _check_action(self, event: Event, action: UiAction, path: str) -> tuple[Event, Button | None]:
         """An action that fits the view that is open, in its channel, with the event that showed it.
 
         So whoever handles it later knows whether the view is still the one that the person saw. An action
-        that is in the log was taken then.
+        that is in the log was taken then. Of a click that is taken now, the button comes with it.
         """
         known = await self._log.find_events(self._membership.session_id, [event.id])
         if known:
             stored = self._decode_payload(known[event.id])
             shown = stored.shown if isinstance(stored, UiAction) else None
-            return self._in_view_channel(self._with_shown_event(event, action, shown), action)
+            return self._in_view_channel(self._with_shown_event(event, action, shown), action), None
         if problems := validate_action(self._views, action, self._membership.may_see, self._channel):
             if problems[0].kind == "conflict":
                 raise Conflict(problems[0].message, self._driver.tree.last_seq)
             raise InvalidAction(build_action_error(problems), path)
         self._views.record_action(action, self._membership.may_see, self._channel)
         view = self._views.find(action, self._membership.may_see, self._channel)
-        return self._in_view_channel(
-            self._with_shown_event(event, action, view.event_id if view else None), action
-        )
+        button = None
+        if view is not None and isinstance(action.action, ButtonClick):
+            button = find_part(view, action.action.button_id, Button)
+        with_shown = self._with_shown_event(event, action, view.event_id if view else None)
+        return self._in_view_channel(with_shown, action), button
 
     def _with_shown_event(self, event: Event, action: UiAction, shown_event_id: str | None) -> Event:
         """An action that names the event which showed its view; what the page said itself stays."""

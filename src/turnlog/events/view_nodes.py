@@ -10,22 +10,25 @@ the submit against the view as it was sent. `error` texts show what was wrong wi
         NumberField("weight_lbs", "Weight (lbs)", required=True, above=0, step=0.1),
     ]))
 
-What a class alone can see is refused where it is made, the rest by `flaw`: more than 20 levels, more than
-2,000 parts (nodes, rows and options), and ids that stand twice. Names and ids are such that no object of
-JavaScript is harmed by them.
+What a class alone can see is refused where it is made, the rest by `find_view_error`: more than 20 levels,
+more than 2,000 parts (nodes, rows, options and events of buttons), and ids that stand twice. Names and ids
+are such that no object of JavaScript is harmed by them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from turnlog.errors import quote
+from turnlog.events.catalog import tag_name
+from turnlog.events.payload import Payload
 
 MAX_VIEW_DEPTH = 20  # real views have 4
 MAX_VIEW_PARTS = 2000  # what a page can show without a pause
 MAX_COLUMNS = 64
+MAX_BUTTON_EVENTS = 16  # of one click; they are appended together
 MAX_LABEL_CHARS = 200
 MAX_TEXT_CHARS = 10_000
 MAX_DOUBLE = 1.7976931348623157e308  # of a double; beyond it JSON readers see infinity
@@ -166,14 +169,53 @@ class TableEditor(ViewPart, frozen=True, tag="table_editor"):
             check_row(row, names)
 
 
+class ButtonEvent(ViewPart, frozen=True, tag=False):
+    """An event of the application that a click emits: its bare name and its fields."""
+
+    type: FieldName
+    data: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, event: "Payload | ButtonEvent") -> "ButtonEvent":
+        """Return a payload as a view stores it. Raise `ValueError` for an event of Turnlog's own."""
+        if isinstance(event, ButtonEvent):
+            return event
+        if event.TYPE:
+            raise ValueError(f"Expected an event of the application, got {event.TYPE}")
+        return cls(tag_name(type(event)), msgspec.to_builtins(event))
+
+
+ButtonStyle = Literal["primary", "secondary", "danger"]
+
+
 class Button(ViewPart, frozen=True, tag="button"):
-    """A click, once, unless `repeat` says that there may be more; `confirm` is asked before."""
+    """A click, once, unless `repeat` says that there may be more; `confirm` is asked before.
+
+    `emits` are events of the application. The server appends them with the click, from the member who
+    clicked, and refuses the click if the member's page may not post them.
+    """
 
     id: Id
     label: Label
-    style: Literal["primary", "secondary", "danger"] = "secondary"
+    style: ButtonStyle = "secondary"
     confirm: Label | None = None
     repeat: bool = False
+    emits: Annotated[Sequence[ButtonEvent], Meta(max_length=MAX_BUTTON_EVENTS)] = ()
+
+    if TYPE_CHECKING:
+        # msgspec makes it; only the type of `emits` differs
+        def __init__(
+            self,
+            id: Id,
+            label: Label,
+            style: ButtonStyle = "secondary",
+            confirm: Label | None = None,
+            repeat: bool = False,
+            emits: Sequence[Payload | ButtonEvent] = (),
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "emits", tuple(ButtonEvent.of(event) for event in self.emits))
 
 
 class Text(ViewPart, frozen=True, tag="text"):
@@ -201,9 +243,9 @@ class Screen(ViewPart, frozen=True, tag="screen"):
 
 
 Root = Screen | Node
-AnyPart = Root | Field | TableRow | Option
+AnyPart = Root | Field | TableRow | Option | ButtonEvent
 
-CHILD_FIELDS = ("children", "fields", "columns", "rows", "options")  # where a part holds others
+CHILD_FIELDS = ("children", "fields", "columns", "rows", "options", "emits")  # where a part holds others
 FIELD_TYPES = "field.text, field.number, field.datetime, field.select"
 NODE_TYPES = "section, text, form, table_editor, button"
 
