@@ -74,7 +74,7 @@ class Case(TypedDict):
     installerHandoffComplete: bool
     createdAt: NotRequired[str]
     updatedAt: NotRequired[str]
-    page: NotRequired[Facts]  # of `buttons`: what the customer's page asks
+    page: NotRequired[Facts]  # of `buttons`: the question that the page shows
 
 
 def new_case(retailer_name: str = "") -> Case:

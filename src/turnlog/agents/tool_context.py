@@ -16,7 +16,7 @@ from typing import Any
 
 from turnlog.agents.runtime.idempotency import find_idempotency_key
 from turnlog.errors import CallerError
-from turnlog.events import CATALOG, Payload, ToolCall, ToolProgress, View
+from turnlog.events import CATALOG, Catalog, Payload, ToolCall, ToolProgress, View
 
 MAX_PENDING_TEXTS = 256  # a write takes milliseconds, and no person reads faster
 MAX_TEXT_CHARS = 16 * 1024  # of one text: a line of output, not a file
@@ -67,6 +67,7 @@ class ToolContext:
         values: dict[str, Any] | None = None,
         actor: str | None = None,
         state: Any = None,
+        catalog: Catalog = CATALOG,
     ) -> None:
         self.call_id = call.call_id
         self.tool = call.tool
@@ -76,6 +77,7 @@ class ToolContext:
         self.values = values
         self.actor = actor
         self.state = state
+        self._catalog = catalog
         self._emit = emit
         self._pending_texts: deque[str] = deque(maxlen=MAX_PENDING_TEXTS)
         self._views: list[Payload] = []
@@ -98,7 +100,7 @@ class ToolContext:
 
     def show_view(self, view: View) -> None:
         """Show a view in place of an earlier one with its `view_id`. Raise `InvalidEvent` for a wrong one."""
-        event = CATALOG.build_event("assistant.view", {"view": view}, id="evt_view", origin="tool")
+        event = self._catalog.build_event("assistant.view", {"view": view}, id="evt_view", origin="tool")
         payload = event.payload
         assert isinstance(payload, Payload)
         self._enqueue(lambda: self._add_view(payload))

@@ -45,12 +45,13 @@ from turnlog.events import (
 )
 from turnlog.events.catalog import find_unknown_fields
 from turnlog.events.roles import EXECUTOR, OWNER
-from turnlog.events.ui import Stop
+from turnlog.events.ui import ButtonClick, Stop
+from turnlog.events.view_nodes import Button
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Row, envelope_json
 from turnlog.state.closing import closing_id
 from turnlog.state.tree import OpenCall
-from turnlog.state.view_actions import build_action_error, validate_action
+from turnlog.state.view_actions import build_action_error, find_part, validate_action
 
 log = logging.getLogger("turnlog.app")
 
@@ -110,8 +111,9 @@ class ClientEventBatch:
         for number, item in enumerate(client_events):
             path = f"$.events[{number}]"
             event = self._build_event(item, path)
+            button: Button | None = None
             if isinstance(event.payload, UiAction):
-                event = await self._check_action(event, event.payload, path)
+                event, button = await self._check_action(event, event.payload, path)
 
             call_id = get_answered_call_id(event.payload)
             if call_id in answers:
@@ -126,6 +128,8 @@ class ClientEventBatch:
             else:
                 position = NewEvent(len(events))
                 events += scoped
+                if button is not None:
+                    events += self._button_events(button, scoped[0], path)
             self._positions.append(position)
             if call_id is not None:
                 answers[call_id] = event.payload, position
@@ -152,6 +156,11 @@ class ClientEventBatch:
             raise InvalidEvent("expected an id of your own, not one that the server derives", path)
 
         scope = Scope(channel=self._channel, actor=membership.principal.name)
+        return self._build_permitted(item, scope, path)
+
+    def _build_permitted(self, item: ClientEvent, scope: Scope, path: str) -> Event:
+        """Build an event with origin `ui`. Raise `InvalidEvent` if this member's page may not post it."""
+        membership = self._membership
         self._check_fields(item, path)
         try:
             event = membership.app.catalog.build_event(
@@ -199,17 +208,36 @@ class ClientEventBatch:
 
     # actions
 
-    async def _check_action(self, event: Event, action: UiAction, path: str) -> Event:
+    def _button_events(self, button: Button, click: Event, path: str) -> list[Event]:
+        """Build the events that a click emits, with its turn, channel and actor.
+
+        They pass the checks of posted events, so a click emits nothing that the member's page may not post.
+        Their ids follow from the click's: the same click again gives the same events.
+        """
+        actor = self._membership.principal.name
+        scope = Scope(trace_id=click.scope.trace_id, channel=click.scope.channel, actor=actor)
+        events: list[Event] = []
+        for number, emitted in enumerate(button.emits):
+            event_type = self._membership.app.catalog.find_tag(emitted.type)
+            # Another version of the application showed the view.
+            if event_type is None:
+                raise InvalidEvent(f"button {button.id}: no event {quote(emitted.type)} is declared", path)
+            event_id = f"evt_{sha256(f'{click.id}:emits:{number}'.encode()).hexdigest()[:40]}"
+            item = ClientEvent(event_type.name, emitted.data, event_id)
+            events.append(self._build_permitted(item, scope, path))
+        return events
+
+    async def _check_action(self, event: Event, action: UiAction, path: str) -> tuple[Event, Button | None]:
         """Check an action against its open view. Return it in the view's channel, with the `shown` event.
 
         With `shown`, later readers know whether the view is still the one that the person saw. An action that
-        is in the log already is not checked again.
+        is in the log already is not checked again. With a click that is accepted now, return its button.
         """
         rows = await self._log.find_events(self._membership.session_id, [event.id])
         if rows:
             stored = self._decode_payload(rows[event.id])
             shown = stored.shown if isinstance(stored, UiAction) else None
-            return self._in_view_channel(self._with_shown_event(event, action, shown), action)
+            return self._in_view_channel(self._with_shown_event(event, action, shown), action), None
 
         may_see = self._membership.may_see
         problems = validate_action(self._views, action, may_see, self._channel)
@@ -217,10 +245,14 @@ class ClientEventBatch:
             if problems[0].kind == "conflict":
                 raise Conflict(problems[0].message, self._driver.tree.last_seq)
             raise InvalidAction(build_action_error(problems), path)
+
         self._views.record_action(action, may_see, self._channel)
         view = self._views.find(action, may_see, self._channel)
+        button = None
+        if view is not None and isinstance(action.action, ButtonClick):
+            button = find_part(view, action.action.button_id, Button)
         shown = view.event_id if view else None
-        return self._in_view_channel(self._with_shown_event(event, action, shown), action)
+        return self._in_view_channel(self._with_shown_event(event, action, shown), action), button
 
     def _with_shown_event(self, event: Event, action: UiAction, shown: str | None) -> Event:
         """Return the action with the id of the event that showed its view, unless the page sent one."""

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from turnlog.errors import CallerError, InvalidEvent, UnknownType, quote
+from turnlog.events.assistant import AssistantView
 from turnlog.events.envelope import Entry, Envelope, Event, Scope, UnknownPayload
 from turnlog.events.names import check_names
 from turnlog.events.payload import ANY_ORIGIN, EventId, Origin, Origins, Payload
@@ -125,6 +126,13 @@ class Catalog:
         except KeyError:
             raise UnknownType(f"expected a declared type, got {quote(name)}") from None
 
+    def find_tag(self, tag: str) -> EventType | None:
+        """Return the application's event of a bare name, or None; Turnlog's own classes have full names."""
+        for event_type in self:
+            if event_type.tag == tag and not event_type.payload_class.TYPE:
+                return event_type
+        return None
+
     def get_type_name(self, payload_class: type[Payload]) -> str:
         try:
             return self._type_names[payload_class]
@@ -201,6 +209,8 @@ class Catalog:
         if not event_type.allows_origin(payload, origin):
             raise InvalidEvent(f"{event_type.name} may not come from {origin}", "$.origin")
 
+        if isinstance(payload, AssistantView):
+            self._check_button_events(payload, origin)
         channel = get_payload_channel(payload)
         if channel:
             scope = msgspec.structs.replace(scope, channel=channel)
@@ -214,6 +224,28 @@ class Catalog:
             scope=scope,
             live=event_type.payload_class.LIVE,
         )
+
+    def _check_button_events(self, view: AssistantView, origin: Origin) -> None:
+        """Raise `InvalidEvent` with the path for an event that no click on the view may emit."""
+        from turnlog.events.view_nodes import ButtonEvent, iter_parts, parse_view_tree  # with the first view
+
+        root = parse_view_tree(view.view.tree)
+        for path, _, event in iter_parts(root) if root is not None else ():
+            if not isinstance(event, ButtonEvent):
+                continue
+            place = f"$.payload.view.tree{path[1:]}"
+            # a person reads the label, which a model may write: then it must not choose the event too
+            if origin == "model":
+                raise InvalidEvent("a model may not show a button that emits events", place)
+            kind = self.find_tag(event.type)
+            if kind is None:
+                raise InvalidEvent(f"expected an event of the application, got {quote(event.type)}", place)
+            if unknown := find_unknown_fields(kind.payload_class, event.data):
+                raise InvalidEvent(f"{kind.name} has no field {quote(unknown[0])}", place)
+            try:
+                self.build_event(kind.name, event.data, id="evt_button", origin="ui")
+            except InvalidEvent as error:
+                raise InvalidEvent(error.problem, place) from None
 
     def validate_definition(self, subject: str, type: str, **fields: object) -> None:
         """Raise `CallerError` if no event of this type can have these fields.

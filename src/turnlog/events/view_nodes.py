@@ -9,21 +9,24 @@ submit may contain; `state/view_actions` validates a submit against the view tha
         NumberField("weight_lbs", "Weight (lbs)", required=True, above=0, step=0.1),
     ]))
 
-Limits: 20 levels, 2,000 parts (nodes, rows and options), unique ids (`find_view_error`). Names and ids cannot
-collide with properties of JavaScript objects.
+Limits: 20 levels, 2,000 parts (nodes, rows, options and events of buttons), unique ids (`find_view_error`).
+Names and ids cannot collide with properties of JavaScript objects.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from turnlog.errors import quote
+from turnlog.events.catalog import tag_name
+from turnlog.events.payload import Payload
 
 MAX_VIEW_DEPTH = 20  # real views have 4
 MAX_VIEW_PARTS = 2000  # a page can show as many without a pause
 MAX_COLUMNS = 64
+MAX_BUTTON_EVENTS = 16  # of one click; they are appended together
 MAX_LABEL_CHARS = 200
 MAX_TEXT_CHARS = 10_000
 MAX_DOUBLE = 1.7976931348623157e308  # JSON readers read a larger number as infinity
@@ -164,14 +167,53 @@ class TableEditor(ViewPart, frozen=True, tag="table_editor"):
             check_row(row, names)
 
 
+class ButtonEvent(ViewPart, frozen=True, tag=False):
+    """An event of the application that a click emits: its bare name and its fields."""
+
+    type: FieldName
+    data: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, event: "Payload | ButtonEvent") -> "ButtonEvent":
+        """Return a payload as a view stores it. Raise `ValueError` for an event of Turnlog's own."""
+        if isinstance(event, ButtonEvent):
+            return event
+        if event.TYPE:
+            raise ValueError(f"Expected an event of the application, got {event.TYPE}")
+        return cls(tag_name(type(event)), msgspec.to_builtins(event))
+
+
+ButtonStyle = Literal["primary", "secondary", "danger"]
+
+
 class Button(ViewPart, frozen=True, tag="button"):
-    """A button, for one click or for several if `repeat` is set. `confirm` is asked before the click."""
+    """A button, for one click or for several if `repeat` is set. `confirm` is asked before the click.
+
+    `emits` are events of the application. The server appends them with the click, from the member who
+    clicked, and refuses the click if the member's page may not post them.
+    """
 
     id: Id
     label: Label
-    style: Literal["primary", "secondary", "danger"] = "secondary"
+    style: ButtonStyle = "secondary"
     confirm: Label | None = None
     repeat: bool = False
+    emits: Annotated[Sequence[ButtonEvent], Meta(max_length=MAX_BUTTON_EVENTS)] = ()
+
+    if TYPE_CHECKING:
+        # msgspec makes it; only the type of `emits` differs
+        def __init__(
+            self,
+            id: Id,
+            label: Label,
+            style: ButtonStyle = "secondary",
+            confirm: Label | None = None,
+            repeat: bool = False,
+            emits: Sequence[Payload | ButtonEvent] = (),
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "emits", tuple(ButtonEvent.of(event) for event in self.emits))
 
 
 class Text(ViewPart, frozen=True, tag="text"):
@@ -199,9 +241,9 @@ class Screen(ViewPart, frozen=True, tag="screen"):
 
 
 Root = Screen | Node
-AnyPart = Root | Field | TableRow | Option
+AnyPart = Root | Field | TableRow | Option | ButtonEvent
 
-CHILD_FIELDS = ("children", "fields", "columns", "rows", "options")  # the fields that contain other parts
+CHILD_FIELDS = ("children", "fields", "columns", "rows", "options", "emits")  # fields that contain parts
 FIELD_TYPES = "field.text, field.number, field.datetime, field.select"
 NODE_TYPES = "section, text, form, table_editor, button"
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -11,7 +11,16 @@ from msgspec import structs
 import turnlog
 from tests.support.tables import check_laws, for_each_row
 from turnlog.errors import InvalidEvent
-from turnlog.events import AssistantView, View, Vocabulary, decode_envelope, encode_envelope, view_nodes
+from turnlog.events import (
+    CORE,
+    AssistantView,
+    Payload,
+    View,
+    Vocabulary,
+    decode_envelope,
+    encode_envelope,
+    view_nodes,
+)
 from turnlog.events.catalog import Catalog
 from turnlog.events.view_nodes import (
     Button,
@@ -29,6 +38,18 @@ from turnlog.events.view_nodes import (
     find_view_error,
 )
 
+
+class NoteTrip(Payload, frozen=True, kw_only=True):
+    """The event that the buttons of the vectors emit."""
+
+    ORIGINS: ClassVar = frozenset({"ui"})
+    EXAMPLE: ClassVar = {"city": "Oslo", "weather": "rain"}
+
+    city: str
+    weather: str
+
+
+TOUR = Catalog(CORE, Vocabulary("tour", [NoteTrip]))
 VECTORS = Path(__file__).parents[2] / "vectors" / "views" / "trees.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
 
@@ -43,7 +64,8 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 def show(tree: Any) -> turnlog.Event:
-    return turnlog.event("assistant.view", {"view": {"kind": "a2ui.v1", "view_id": "view_1", "tree": tree}})
+    view = {"view": {"kind": "a2ui.v1", "view_id": "view_1", "tree": tree}}
+    return TOUR.build_event("assistant.view", view, id="evt_1", origin="tool")
 
 
 def check_a_tree_is_shown_or_refused_with_its_place(case: dict[str, Any]) -> None:

@@ -1,9 +1,8 @@
-"""What only the customer may decide, as buttons: whose click counts, and what it means."""
+"""What only the customer may decide, as buttons: what each emits, and when there are none."""
 
-from tests.unit.examples.broker_desk import after, entered
-from turnlog.events import Scope, UiAction
-from turnlog.events.ui import ButtonClick
-from turnlog_examples.broker.buttons import AGAIN, CONSENT, REDUCERS, VIEW, mean, on_offer, question, to_mean
+from tests.unit.examples.broker_desk import after
+from turnlog.events.view_nodes import ButtonEvent
+from turnlog_examples.broker.buttons import AGAIN, CONSENT, on_offer, question, to_show, view
 from turnlog_examples.broker.case import Case, new_case
 from turnlog_examples.broker.events import CaptureConsent, PresentDisclosure, RefuseCounterOffer
 
@@ -14,27 +13,20 @@ def asked() -> Case:
     return {**case, "page": {"shows": CONSENT.key}}
 
 
-def clicked(case: Case, channel: str, button: str = "grant") -> Case:
-    action = UiAction(action=ButtonClick(button_id=button), view_id=VIEW)
-    after_it: Case = REDUCERS[UiAction](case, action, entered(action, 9, "ui", Scope(channel=channel)))
-    return after_it
+def test_button_of_consent_emits_the_consent() -> None:
+    emitted = {button.id: list(button.emits) for button in CONSENT.buttons}
+    for name, granted in (("grant", True), ("refuse", False)):
+        consent = {"consentType": "credit_search", "granted": granted}
+        assert emitted[name] == [ButtonEvent("capture_consent", consent)]
 
 
-def test_a_click_of_the_customer_means_what_its_button_says() -> None:
-    case = clicked(asked(), "customer")
-    assert to_mean(case)
-    assert mean(case) == [CaptureConsent(consent_type="credit_search", granted=True)]
-
-
-def test_a_click_in_the_channel_of_the_installer_means_nothing() -> None:
-    case = clicked(asked(), "installer")
-    assert case == asked()
-    assert not to_mean(case)
-
-
-def test_a_click_that_something_else_has_answered_means_nothing_more() -> None:
-    case = clicked(asked(), "customer")
-    assert not to_mean({**case, "status": "withdrawn"})
+def test_question_that_something_else_has_answered_is_taken_away() -> None:
+    case = asked()
+    assert not to_show(case)
+    ended: Case = {**case, "status": "withdrawn"}
+    assert question(ended) is None
+    assert to_show(ended)
+    assert view(None).tree == {}
 
 
 def test_another_consent_does_not_count_as_a_refusal() -> None:
@@ -46,6 +38,7 @@ def test_another_consent_does_not_count_as_a_refusal() -> None:
 
 def test_a_second_click_on_an_offer_is_none_on_the_next_one() -> None:
     terms = {"monthlyPayment": 1.0, "termMonths": 24, "aprPct": 9.9, "totalPayable": 24.0, "lender": "A Bank"}
-    first, second = (on_offer({"id": offer, **terms}).choices for offer in ("offer_1", "offer_2"))
-    assert set(first).isdisjoint(second)
-    assert first["refuse_offer_1"].means == [RefuseCounterOffer(offer_id="offer_1")]
+    first, second = (on_offer({"id": offer, **terms}).buttons for offer in ("offer_1", "offer_2"))
+    assert {button.id for button in first}.isdisjoint(button.id for button in second)
+    assert first[1].id == "refuse_offer_1"
+    assert list(first[1].emits) == [ButtonEvent.of(RefuseCounterOffer(offer_id="offer_1"))]

@@ -11,13 +11,14 @@ import { codePointLength, pythonRepr } from "../shared/python-text.js";
 export const MAX_PARTS = 2000; // a page draws so many without a pause
 const MAX_DEPTH = 20; // real views have 4
 const MAX_COLUMNS = 64;
+const MAX_BUTTON_EVENTS = 16;
 const MAX_LABEL_CHARS = 200;
 const MAX_TEXT_CHARS = 10_000;
 
 const NAME = /^(?!constructor$|prototype$)[A-Za-z][A-Za-z0-9_]{0,63}$/;
 const ID = /^(?!constructor$|prototype$)[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$/;
 const DAY = /^\d{4}-\d\d-\d\d$/;
-const CHILD_FIELDS = ["children", "fields", "columns", "rows", "options"];
+const CHILD_FIELDS = ["children", "fields", "columns", "rows", "options", "emits"];
 
 class ViewError extends Error {
   constructor(message, path) {
@@ -148,6 +149,7 @@ const row = checkObject(
     error: optional(longText),
   }),
 );
+const buttonEvent = checkObject(checkFields({ type: name, data: omittable(checkValue(isObject, "an object")) }));
 const nodes = checkList(checkTyped(() => NODES));
 const INNER = { type, children: nodes, title: optional(label) };
 
@@ -217,6 +219,7 @@ const NODES = {
     style: omittable(oneOf("primary", "secondary", "danger")),
     confirm: optional(label),
     repeat: flag,
+    emits: omittable(checkList(buttonEvent, 0, MAX_BUTTON_EVENTS)),
   }),
 };
 const root = checkTyped(() => ({ screen: checkFields(INNER), ...NODES }));

@@ -406,6 +406,7 @@ class AgentDriver:
             values=effect.values,
             actor=self.tree.actors.get(scope.trace_id or ""),
             state=self.writer.app_state.state,
+            catalog=self._catalog,
         )
         result = await self._executor.run(tool, call, context)
         if isinstance(result, WaitForInput):
