@@ -154,7 +154,7 @@ def test_click_of_a_role_that_may_not_post_the_event_is_refused_whole() -> None:
         roles = Roles(creator=("customer",), postable_events={"customer": (Agree,)})
         async with shown(make_app(AGREE, roles=roles)) as (at, membership):
             helper = await at.member(membership, BOB, "guest")
-            with pytest.raises(InvalidEvent, match=r"terms\.agree is not for your role to post"):
+            with pytest.raises(InvalidEvent, match=r"your role may not post terms\.agree"):
                 await at.sessions.post(helper, [click()])
             assert await events_of_app(at, membership) == []
             assert await at.told(membership, "ui.action") == []
