@@ -10,7 +10,7 @@ from tests.security.desk import Call, Desk, desk, run
 from turnlog.app import Membership, Roles
 from turnlog.events import CATALOG, Scope, UiMessage
 from turnlog.log import Log
-from turnlog.state.history import Conversation, History
+from turnlog.state.history import History
 
 DIALECTS = ("turnlog", "blocks", "blocks-xml", "blocks-raw")
 WORDS = ("cyd-0f3c", "answer-0f3c", "args-0f3c", "form-0f3c", "name-0f3c")
@@ -146,11 +146,7 @@ def test_control_who_sees_every_channel_hears_every_word(monkeypatch: pytest.Mon
 
 def test_control_with_one_conversation_for_all_responses_tell_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(
-            History,
-            "_channel_conversation",
-            lambda history, _: history.by_channel.setdefault("", Conversation()),
-        )
+        monkeypatch.setattr(History, "_channel_key", staticmethod(lambda channel: ""))
         async with market() as (at, session):
             monkeypatch.setattr(Membership, "visible_channels", property(lambda seat: None))
             told = await heard(at, session, "bob")

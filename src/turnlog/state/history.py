@@ -129,14 +129,14 @@ class Conversation:
     def _merge_from(self, first_changed: int) -> None:
         """Merge the messages from an index on, also with the one before it."""
         start = max(0, first_changed - 1)
-        merged = merge_same_role_messages(self.messages[start:])
-        self.messages[start:] = merged
+        self.messages[start:] = merge_same_role_messages(self.messages[start:], self._move_calls)
 
-        # A call must refer to the message that has its part now.
-        for message in merged:
-            for part in message.content:
-                if is_tool_use_part(part) and part["id"] in self._calls:
-                    self._calls[part["id"]].message = message
+    def _move_calls(self, source: Message, target: Message) -> None:
+        """Let the calls of a message refer to the one that it is merged into."""
+        for part in source.content:
+            call = self._calls.get(part["id"]) if is_tool_use_part(part) else None
+            if call is not None and call.message is source:
+                call.message = target
 
     def _index_part(self, message: Message, part: ContentPart) -> None:
         if is_tool_use_part(part):
@@ -181,7 +181,7 @@ class History:
 
     def messages(self, agent_id: str, channel: str | None = None) -> list[Message]:
         """Return what the model of this agent, in this channel, reads. Later events do not change it."""
-        conversation = self.by_agent.get(agent_id) or self.by_channel.get(channel or "")
+        conversation = self.by_agent.get(agent_id) or self.by_channel.get(self._channel_key(channel))
         return prepare_for_provider(conversation.messages) if conversation else []
 
     def begin_agent(self, envelope: Envelope, payload: AgentStart) -> None:
@@ -197,8 +197,13 @@ class History:
             predecessor = self._answering_agents.get((payload.parent_id or "", payload.call_id), "")
             self.by_agent[agent_id] = self.by_agent.get(predecessor, new)
 
+    @staticmethod
+    def _channel_key(channel: str | None) -> str:
+        return channel or ""
+
     def _channel_conversation(self, channel: str | None) -> Conversation:
-        return self.by_channel.setdefault(channel or "", Conversation(channel=channel or ""))
+        key = self._channel_key(channel)
+        return self.by_channel.setdefault(key, Conversation(channel=key))
 
     def _conversation_for(self, envelope: Envelope) -> Conversation:
         conversation = self.by_agent.get(envelope.agent_id or "")
@@ -316,11 +321,18 @@ def answered_call_id(part: ContentPart) -> str | None:
     return call_id if isinstance(call_id, str) else None
 
 
-def merge_same_role_messages(messages: Iterable[Message]) -> list[Message]:
-    """Drop empty messages and merge neighbours of one role. The first of the neighbours is changed."""
+def merge_same_role_messages(
+    messages: Iterable[Message], on_merge: Callable[[Message, Message], None] | None = None
+) -> list[Message]:
+    """Drop empty messages and merge neighbours of one role: the first of them gets all parts.
+
+    `on_merge` is called with a message and the one that gets its parts.
+    """
     merged: list[Message] = []
     for message in messages:
         if merged and merged[-1].role == message.role:
+            if on_merge is not None:
+                on_merge(message, merged[-1])
             merged[-1].content += message.content
         elif message.content:
             merged.append(message)

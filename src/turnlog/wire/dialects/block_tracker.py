@@ -27,6 +27,8 @@ class OpenBlock:
 class BlockTracker:
     """The open blocks of one agent by id, and the positions of the output that it can retract."""
 
+    __slots__ = ("_output_count", "_positions", "has_output", "open")
+
     def __init__(self) -> None:
         self.open: dict[str, OpenBlock] = {}
         self.has_output = False

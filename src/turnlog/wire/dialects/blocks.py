@@ -70,7 +70,7 @@ class Blocks:
         if tracker is None:
             tracker = self._trackers[agent] = BlockTracker()
         messages = convert(self, agent, tracker, payload)
-        if not tracker.open and not tracker.has_output:
+        if not tracker.has_output and not tracker.open:
             self._trackers.pop(agent, None)
         return messages
 
