@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import program
-from tests.docs_blocks import DOCS, ROOT, blocks
-from tests.docs_run import KINDS, Fault, Room
+from tests.support.docs_blocks import DOCS, ROOT, blocks
+from tests.support.docs_run import KINDS, Fault, Room
 from tests.support.tables import for_each_row
 
 HOW_TO_LINES = 120

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from starlette.routing import Route
 
-from tests.docs_blocks import DOCS, ROOT, blocks, codes
-from tests.docs_names import command_faults
+from tests.support.docs_blocks import DOCS, ROOT, blocks, codes
+from tests.support.docs_names import command_faults
 from tests.support.tables import for_each_row
 from turnlog.server import create_app
 from turnlog_examples.tour import app

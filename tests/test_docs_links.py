@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs_blocks import DOCS, ROOT, anchors, links
-from tests.docs_names import link_faults, path_faults
+from tests.support.docs_blocks import DOCS, ROOT, anchors, links
+from tests.support.docs_names import link_faults, path_faults
 from tests.support.tables import for_each_row
 
 PAGES = sorted(ROOT.glob("docs/**/*.md"))

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.conftest import program
-from tests.docs_blocks import ROOT, blocks
-from tests.docs_nginx import NAME, configure, free_port, run_command
 from tests.e2e.harness import Server, running
+from tests.support.docs_blocks import ROOT, blocks
+from tests.support.docs_nginx import NAME, configure, free_port, run_command
 from tests.support.limits import HANG_S
 
 UPSTREAM = "127.0.0.1:8765"

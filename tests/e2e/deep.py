@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tests.troupe import BOX
+from tests.support.agent_vectors import BOX
 from turnlog import open_log
 from turnlog.agents import Agent, Scripted, ToolUse
 from turnlog.errors import NotFound

@@ -21,7 +21,7 @@ from tests.e2e.provider import (
     whole,
 )
 from tests.e2e.talk import KEY, START, WAIT_S, block, message, text
-from tests.ledger import Ledger
+from tests.support.agent_logs import Ledger
 from turnlog import Agent, tool
 from turnlog.agents import AnthropicModel, RetryPolicy
 from turnlog.events import CATALOG, decode_envelope

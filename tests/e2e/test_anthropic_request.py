@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.provider import whole
 from tests.e2e.talk import HELLO, block, message, talking, text, told
-from tests.logs import entry, scope
+from tests.support.written_logs import entry, scope
 from turnlog.agents.models import Request, ToolSpec
 from turnlog.events import AgentStart, Image, ToolCall, ToolResult
 from turnlog.log import Blob

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli_sessions import Room, goes, is_there, lawful, room
+from tests.support.claude_sessions import Room, goes, is_there, lawful, room
 from tests.unit.app.desk import ADA, desk
 from turnlog import App
 from turnlog.agents.claude.claude_code import ClaudeCode

@@ -13,9 +13,9 @@ import pytest
 from tests.e2e.examples import durable, replayed
 from tests.e2e.harness import ROOT, Reader, Server
 from tests.e2e.office_desk import OFFICE, Desk, bodies, of, serving, typed, unended, words
+from tests.support.typescript import interfaces
 from tests.test_seed_fields import interface_name
 from tests.test_seed_names import NAMES
-from tests.typescript import interfaces
 from turnlog.server.console_files import console_routes
 
 CONSOLE = ROOT / "web" / "console"

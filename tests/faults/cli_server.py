@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.cli_sessions import Room, make_app
+from tests.support.claude_sessions import Room, make_app
 from tests.unit.app.desk import ADA, desk
 from turnlog.agents.claude.process import ClaudeProcess
 from turnlog.log import Log, SqliteStore

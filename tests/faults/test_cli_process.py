@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.cli_sessions import Room, goes, is_there, lawful, make_app, room
 from tests.faults.cli_server import Order
+from tests.support.claude_sessions import Room, goes, is_there, lawful, make_app, room
 from tests.unit.app.desk import ADA, desk, play
 from turnlog.log import Log, MemoryStore, SqliteStore
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.ledger import body, lawful, told
-from tests.troupe import TRIES, VECTORS, Trouble, played
+from tests.support.agent_logs import body, lawful, told
+from tests.support.agent_vectors import TRIES, VECTORS, Trouble, played
 from turnlog.events import Envelope
 
 Case = Mapping[str, Any]

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from tests.cli_process import assert_lawful, counting
 from tests.fuzz.cuts import cuttings
+from tests.support.claude_vectors import assert_lawful, counting
 from turnlog.events import EventDraft
 from turnlog.parse import CliParser, SentMessage
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.readers import Ask, asking
+from tests.support.blocks_readers import Ask, asking
 
 
 @pytest.fixture(scope="session")

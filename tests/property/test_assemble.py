@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.readers import Ask, Message, assemble, exact
+from tests.support.blocks_readers import Ask, Message, assemble, exact
 from tests.support.examples import examples
 from turnlog.client.assembler import BLOCK_HANDLERS, Assembler
 from turnlog.errors import BadInput

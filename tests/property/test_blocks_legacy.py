@@ -9,9 +9,9 @@ from anthropic.lib.streaming._messages import accumulate_event
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.grammar import Legal, Said, expected, hostile, logs, pruned, standing
-from tests.logs import Item, entry, scope
 from tests.support.examples import examples
+from tests.support.random_logs import Legal, Said, expected, hostile, logs, pruned, standing
+from tests.support.written_logs import Item, entry, scope
 from turnlog import events as ev
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import DONE

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cli_process import VECTORS, assert_lawful, bytes_of, counting
+from tests.support.claude_vectors import VECTORS, assert_lawful, bytes_of, counting
 from tests.support.examples import examples
 from turnlog.events import AssistantMessage, AssistantThinking, BlockDelta, BlockEnd, EventDraft, ToolCall
 from turnlog.parse import CliParser, SentMessage

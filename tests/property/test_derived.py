@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.logs import Item
 from tests.property.test_state import CATALOG, Agree, sessions
 from tests.support.examples import examples
 from tests.support.folds import fold_documents
+from tests.support.written_logs import Item
 from turnlog.app import read_models
 from turnlog.app.read_models import ReadModels, ReadModelStore
 from turnlog.events import Catalog, Envelope, Event, Payload, ToolResult, UiMessage

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import turnlog
-from tests.grammar import Legal, Said, expected, logs, pruned, standing
-from tests.logs import Item
-from tests.readers import Ask, assemble, exact
+from tests.support.blocks_readers import Ask, assemble, exact
 from tests.support.examples import examples
+from tests.support.random_logs import Legal, Said, expected, logs, pruned, standing
+from tests.support.written_logs import Item
 from turnlog import events as ev
 from turnlog.client.assembler import Assembler
 from turnlog.log import open_log

@@ -13,7 +13,7 @@ from msgspec import inspect, structs
 from msgspec.json import encode as to_json
 
 from tests.support.examples import examples
-from tests.trees import TREES
+from tests.support.random_views import TREES
 from turnlog.errors import BadInput
 from turnlog.events import (
     CATALOG,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.grammar import Legal, expected, logs, pruned
-from tests.logs import Item, log
 from tests.support.examples import examples
 from tests.support.folds import apply_events, fold_documents
+from tests.support.random_logs import Legal, expected, logs, pruned
+from tests.support.written_logs import Item, log
 from turnlog import events as ev
 from turnlog.events import team, ui
 from turnlog.state.snapshot import dump, load

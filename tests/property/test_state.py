@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from tests.grammar import Legal, expected, logs, pruned
-from tests.logs import Item, entry
 from tests.support.examples import examples
 from tests.support.folds import apply_events, fold_documents
+from tests.support.random_logs import Legal, expected, logs, pruned
+from tests.support.written_logs import Item, entry
 from turnlog import events as ev
 from turnlog.events import AgentEnd, AgentUsage
 from turnlog.events.team import ArtifactMeta, RosterMember

@@ -8,8 +8,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.logs import Item, closing_log, log, scope
 from tests.support.examples import examples
+from tests.support.written_logs import Item, closing_log, log, scope
 from turnlog.events import (
     AgentEnd,
     AgentStart,

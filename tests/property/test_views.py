@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given
 from msgspec import json, to_builtins
 
-from tests.logs import entry
 from tests.support.examples import examples
-from tests.trees import NEARLY, TREES, Tree, scenes
+from tests.support.random_views import NEARLY, TREES, Tree, scenes
+from tests.support.written_logs import entry
 from turnlog.events import AssistantView, UiAction, View, view_nodes
 from turnlog.events.ui import ButtonClick, FormSubmit, TableSave
 from turnlog.events.view_nodes import Button, Form, TableEditor

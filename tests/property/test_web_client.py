@@ -8,11 +8,11 @@ import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.logs import Item, entry
 from tests.property.test_state import sessions
-from tests.readers import Ask
+from tests.support.blocks_readers import Ask
 from tests.support.examples import examples
-from tests.trees import NEARLY, TREES, Tree, scenes
+from tests.support.random_views import NEARLY, TREES, Tree, scenes
+from tests.support.written_logs import Item, entry
 from turnlog.events import AssistantView, UiAction, View
 from turnlog.events.view_nodes import find_view_error
 from turnlog.state.documents import Documents

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from tests.logs import Item, log, scope
 from tests.support.folds import apply_events
 from tests.support.work import count_lines, is_linear
+from tests.support.written_logs import Item, log, scope
 from turnlog.events import (
     AgentEnd,
     AgentStart,

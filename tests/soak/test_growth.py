@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from tests.logs import Item
 from tests.scale.test_derived import Derive, all_derived, one_after_the_other
 from tests.scale.test_folds import (
     Backward,
@@ -28,6 +27,7 @@ from tests.scale.test_reconnect import reconnect
 from tests.security.test_text import BODIES, EVIL, decoded, parsed
 from tests.soak.figures import Measure
 from tests.support.folds import apply_events
+from tests.support.written_logs import Item
 from tests.unit.app.test_derived import filled
 from turnlog.log import Log, MemoryStore
 from turnlog.state.documents import Documents

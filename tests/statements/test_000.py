@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 import turnlog
-from tests.logs import entry, scope
 from tests.statements.room import (
     BROKERS,
     TOUR,
@@ -26,6 +25,7 @@ from tests.statements.room import (
     trip,
 )
 from tests.support.folds import root_messages
+from tests.support.written_logs import entry, scope
 from turnlog import Agent, App, events, open_log
 from turnlog.agents import ReplyBuilder, Request
 from turnlog.app import LOCAL, ClientEvent, Sessions

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tests.logs import place, vector_event
 from tests.statements.room import body, tag, talk
+from tests.support.written_logs import place, vector_event
 from tests.unit.examples.test_broker_case import STAGES
 from tests.unit.examples.test_broker_session import (
     GRANTED,

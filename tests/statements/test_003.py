@@ -10,9 +10,9 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from tests.logs import entry, scope, vector_log
 from tests.statements.room import result_count, talk
 from tests.statements.test_001 import calling
+from tests.support.written_logs import entry, scope, vector_log
 from tests.test_seed_names import NAMES
 from turnlog import Agent, App, events, tool
 from turnlog.agents import Scripted, ToolUse

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.logs import entry, scope
+from tests.support.written_logs import entry, scope
 from turnlog.parse.messages_api import MessagesParser
 from turnlog.parse.reply import ReplyBuilder
 from turnlog.wire.dialects.base import BlocksOptions

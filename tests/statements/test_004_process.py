@@ -4,8 +4,8 @@ import json
 from itertools import groupby
 from typing import Any
 
-from tests.cli_process import bytes_of, counting
-from tests.logs import entry
+from tests.support.claude_vectors import bytes_of, counting
+from tests.support.written_logs import entry
 from turnlog.parse import CliParser
 from turnlog.wire.dialects.office import Office
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import turnlog
-from tests.logs import vector_log
+from tests.support.written_logs import vector_log
 from turnlog import Scope, open_log
 from turnlog.log import envelope_json
 from turnlog.wire.chunks import chunk

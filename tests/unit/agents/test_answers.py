@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.table import CHILD, ROOT, Table, call, running
+from tests.support.turn_loop import CHILD, ROOT, Table, call, running
 from turnlog.agents.runtime.idempotency import hash_call_args
 from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.user_input import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.cli_sessions import Room, is_there, lawful, make_app, played, room
+from tests.support.claude_sessions import Room, is_there, lawful, make_app, played, room
 from tests.unit.app.desk import ADA, desk, play
 from turnlog import App, open_log
 from turnlog.agents.claude.claude_code import ClaudeCode

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.cli_sessions import Room, is_there, lawful, make_app, played, room
-from tests.clock import move_on, run_on_clock
+from tests.support.claude_sessions import Room, is_there, lawful, make_app, played, room
+from tests.support.manual_clock import move_on, run_on_clock
 from turnlog import App
 from turnlog.agents.claude.claude_code import INACTIVITY_S
 from turnlog.agents.claude.driver import INTERRUPT_GRACE_S

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli_sessions import goes, is_there
-from tests.clock import move_on, run_on_clock
+from tests.support.claude_sessions import goes, is_there
 from tests.support.limits import HANG_S
+from tests.support.manual_clock import move_on, run_on_clock
 from turnlog.agents.claude import exec_program
 from turnlog.agents.claude.process import (
     LINGER_S,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.ledger import body, lawful
+from tests.support.agent_logs import body, lawful
+from tests.support.agent_vectors import VECTORS, Stage, Trouble, event_of
 from tests.support.limits import HANG_S
-from tests.troupe import VECTORS, Stage, Trouble, event_of
 from turnlog import open_log
 from turnlog.agents import Agent, Scripted, ToolUse, tool
 from turnlog.agents.agent import AgentTeam

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.clock import run_on_clock
-from tests.ledger import lawful
-from tests.logs import log as hand_written
-from tests.logs import scope
-from tests.scene import LIMIT_S, PROBLEM, Scene, on_clock, opened, ring
+from tests.support.agent_logs import lawful
+from tests.support.limited_session import LIMIT_S, PROBLEM, Scene, on_clock, opened, ring
+from tests.support.manual_clock import run_on_clock
+from tests.support.written_logs import log as hand_written
+from tests.support.written_logs import scope
 from turnlog.agents.runtime.turn_timeout import running_turns, timeout_events
 from turnlog.events import (
     AgentEnd,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.clock import run_on_clock
-from tests.ledger import lawful
-from tests.scene import LIMIT_S, PROBLEM, on_clock, opened, ring
-from tests.troupe import event_of, stop
+from tests.support.agent_logs import lawful
+from tests.support.agent_vectors import event_of, stop
+from tests.support.limited_session import LIMIT_S, PROBLEM, on_clock, opened, ring
+from tests.support.manual_clock import run_on_clock
 from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.errors import StoreError
 from turnlog.events import Event, Scope, UiMessage

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.table import CHILD, END, GUIDE, ROOT, SPENT, TURN, USAGE, Table, call, running
+from tests.support.turn_loop import CHILD, END, GUIDE, ROOT, SPENT, TURN, USAGE, Table, call, running
 from turnlog.agents import ReplyBuilder
 from turnlog.agents.runtime.turn_loop import (
     AppendEvents,

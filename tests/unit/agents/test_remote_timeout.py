@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.clock import move_on, run_on_clock
+from tests.support.manual_clock import move_on, run_on_clock
 from tests.unit.app.desk import ADA, BOB, Desk, bodies, desk
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse

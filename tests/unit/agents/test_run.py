@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.agent_vectors import VECTORS, Trouble, confirm, event_of, inquire, make_team, remove
+from tests.support.agent_vectors import stop as stop_command
 from tests.support.limits import HANG_S
-from tests.troupe import VECTORS, Trouble, confirm, event_of, inquire, make_team, remove
-from tests.troupe import stop as stop_command
 from tests.unit.log.delegates import until
 from turnlog import open_log
 from turnlog.agents import Agent, ModelError, Scripted, ToolContext, ToolUse, all_ended, tool

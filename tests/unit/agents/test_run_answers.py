@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.table import call, running
-from tests.troupe import inquire
+from tests.support.agent_vectors import inquire
+from tests.support.turn_loop import call, running
 from tests.unit.agents.test_run import run_now, saying
 from turnlog.agents import ToolUse, tool
 from turnlog.agents.run import build_checked_answer

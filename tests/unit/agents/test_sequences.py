@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.ledger import lanes, lawful, told
-from tests.troupe import VECTORS, Trouble, played
+from tests.support.agent_logs import lanes, lawful, told
+from tests.support.agent_vectors import VECTORS, Trouble, played
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])

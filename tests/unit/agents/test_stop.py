@@ -1,8 +1,8 @@
 """A stop in a channel ends what is there and in none, and nothing else (protocol 4.8)."""
 
-from tests.ledger import Ledger
-from tests.scene import LIMIT_S, Scene, on_clock, opened
-from tests.troupe import event_of
+from tests.support.agent_logs import Ledger
+from tests.support.agent_vectors import event_of
+from tests.support.limited_session import LIMIT_S, Scene, on_clock, opened
 from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.events import Scope, UiCommand
 from turnlog.events.ui import Stop

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.clock import move_on, run_on_clock
+from tests.support.manual_clock import move_on, run_on_clock
 from turnlog import Agent, tool
 from turnlog.agents import ReplyBuilder, Request, Scripted, ToolUse
 from turnlog.agents.runtime.session_writer import PAUSES_S

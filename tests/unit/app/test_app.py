@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import Raw, json
 
-from tests.logs import plain_log
+from tests.support.written_logs import plain_log
 from turnlog.agents import Agent, Scripted
 from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.app import App

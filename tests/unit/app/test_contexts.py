@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli_sessions import make_app as make_office
+from tests.support.claude_sessions import make_app as make_office
 from tests.unit.app.desk import ADA, desk, play
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse

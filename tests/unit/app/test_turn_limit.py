@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.clock import run_on_clock
-from tests.scene import Mind, Scene, team
+from tests.support.limited_session import Mind, Scene, team
+from tests.support.manual_clock import run_on_clock
 from turnlog import App, open_log
 from turnlog.agents.runtime.agent_driver import AgentDriver
 from turnlog.app import LOCAL, Sessions

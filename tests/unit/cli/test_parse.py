@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from tests.cli_process import VECTORS as CLI_VECTORS
-from tests.cli_process import bytes_of
+from tests.support.claude_vectors import VECTORS as CLI_VECTORS
+from tests.support.claude_vectors import bytes_of
 from tests.support.coverage_pause import without_coverage
 from tests.unit.cli.harness import Place, error
 from turnlog.cli.parse import READ_BYTES, split_json_lines

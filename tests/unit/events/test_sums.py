@@ -4,7 +4,7 @@ from sys import float_info
 
 import pytest
 
-from tests.logs import entry, scope
+from tests.support.written_logs import entry, scope
 from turnlog.events import CATALOG, AgentEnd, AgentStart, AgentUsage, Cost, Usage
 from turnlog.events.payload import MAX_COUNT
 from turnlog.state.closing import build_closing_events

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.cli_process import assert_lawful, counting
+from tests.support.claude_vectors import assert_lawful, counting
 from tests.support.limits import HANG_S
 from turnlog.events import EventDraft, Payload
 from turnlog.parse.claude.parser import CliParser

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import turnlog_examples.office
-from tests.logs import vector_log
+from tests.support.written_logs import vector_log
 from turnlog import App
 from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.cli.log_access import run_command

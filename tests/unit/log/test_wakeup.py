@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.clock import move_on, run_on_clock
+from tests.support.manual_clock import move_on, run_on_clock
 from tests.unit.log.delegates import scenario, soon
 from turnlog.log.wakeup import Wakeup
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli_process import (
+from tests.support.claude_vectors import (
     VECTORS,
     assert_lawful,
     bytes_of,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli_process import bytes_of, counting
+from tests.support.claude_vectors import bytes_of, counting
 from tests.support.tables import for_each_row
 from turnlog.events import (
     AssistantBlock,

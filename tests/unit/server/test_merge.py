@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.clock import move_on, run_on_clock
 from tests.support.limits import HANG_S
+from tests.support.manual_clock import move_on, run_on_clock
 from turnlog.errors import SessionDamaged
 from turnlog.server.streaming.merged_stream import MergedStream
 from turnlog.wire import sse

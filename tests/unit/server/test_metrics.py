@@ -1,6 +1,6 @@
 """What is counted, and how Prometheus reads it."""
 
-from tests.logs import entry, log, scope
+from tests.support.written_logs import entry, log, scope
 from turnlog.events import AgentEnd, AgentStart, Payload, Scope, ToolCall, ToolResult, UiMessage
 from turnlog.server.metrics import MAX_OPEN_TIMERS, Metrics
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import pytest
 from msgspec import Raw
 
-from tests.logs import place
+from tests.support.written_logs import place
 from turnlog.events import (
     CORE,
     AssistantMessage,

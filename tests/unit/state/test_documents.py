@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.logs import vector_log
 from tests.support.folds import fold_documents
 from tests.support.tables import check_laws, for_each_row
+from tests.support.written_logs import vector_log
 from turnlog.events import CATALOG
 from turnlog.state.documents import CATEGORIES, REDUCERS, Documents, is_document_visible
 

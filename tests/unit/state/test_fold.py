@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.logs import Item, entry, plain_log
 from tests.support.folds import apply_events
+from tests.support.written_logs import Item, entry, plain_log
 from turnlog.events import (
     CORE,
     BlockDelta,

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from tests.logs import Item, entry, log, place, scope, vector_log
 from tests.support.folds import apply_events, root_messages
 from tests.support.tables import check_laws, for_each_row
+from tests.support.written_logs import Item, entry, log, place, scope, vector_log
 from turnlog.events import (
     CORE,
     AgentEnd,

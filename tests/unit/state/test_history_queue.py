@@ -4,9 +4,9 @@ from typing import ClassVar
 
 import pytest
 
-from tests.logs import place
 from tests.support.folds import root_messages
 from tests.support.tables import for_each_row
+from tests.support.written_logs import place
 from turnlog.events import (
     CORE,
     AgentEnd,

@@ -1,6 +1,6 @@
 """A retracted call takes its result with it, also one that is a block of its own kind."""
 
-from tests.logs import entry, scope
+from tests.support.written_logs import entry, scope
 from turnlog.events import AgentStart, AssistantBlock, BlockRetract, ToolCall
 from turnlog.state.history import History
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.logs import entry
+from tests.support.written_logs import entry
 from turnlog.events import AgentEnd, AgentStart, BlockDelta, BlockEnd, BlockStart, Scope
 from turnlog.events.agent import StopReason
 from turnlog.state.closing import build_closing_events

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from tests.logs import entry, log, scope, vector_log
 from tests.support.folds import apply_events
+from tests.support.written_logs import entry, log, scope, vector_log
 from turnlog.events import (
     AgentEnd,
     AgentStart,

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.logs import vector_log
 from tests.support.folds import apply_events
 from tests.support.tables import for_each_row
+from tests.support.written_logs import vector_log
 from turnlog.state.names import MemberNames
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "names.json"

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from tests.logs import entry, place
+from tests.support.written_logs import entry, place
 from turnlog.events import CORE, Catalog, Payload, Scope, ToolResult, UiAction, UiMessage, Vocabulary
 from turnlog.events.payload import ANY_ORIGIN
 from turnlog.events.ui import ButtonClick

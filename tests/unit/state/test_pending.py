@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.logs import log, scope
 from tests.support.folds import apply_events
+from tests.support.written_logs import log, scope
 from turnlog.events import (
     AgentStart,
     AgentUsage,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.logs import vector_log
 from tests.support.folds import apply_events, fold_documents
 from tests.support.tables import check_laws, for_each_row
+from tests.support.written_logs import vector_log
 from turnlog.state.snapshot import dump, load
 from turnlog.team.roster import REDUCERS, SEAT_COUNT, Roster, Team, build_roster_report
 

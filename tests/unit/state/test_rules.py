@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.logs import entry
+from tests.support.written_logs import entry
 from turnlog.errors import RulesDidNotConverge
 from turnlog.events import Catalog, Envelope, Payload, Scope, Vocabulary
 from turnlog.state.fold import Reducers

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.logs import Item, vector_log
 from tests.support.folds import apply_events
 from tests.support.tables import for_each_row
+from tests.support.written_logs import Item, vector_log
 from turnlog.errors import BadInput
 from turnlog.events import Scope
 from turnlog.state.documents import Documents

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from tests.logs import place, vector_log
 from tests.support.folds import apply_events
+from tests.support.written_logs import place, vector_log
 from turnlog.events import CORE, Catalog, Payload, Scope, Vocabulary
 from turnlog.events.payload import ANY_ORIGIN
 from turnlog.state.transcript import Transcript

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from tests.logs import Item, closing_log, entry, log, scope, vector_log
 from tests.support.tables import check_laws, for_each_row
+from tests.support.written_logs import Item, closing_log, entry, log, scope, vector_log
 from turnlog.events import (
     AgentEnd,
     AgentHandoff,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.logs import entry
+from tests.support.written_logs import entry
 from turnlog.events import AssistantView, Payload, Scope, UiAction, UiMessage, View
 from turnlog.events.ui import ButtonClick, FormSubmit, TableDeleteRow, TableSave
 from turnlog.events.view_nodes import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.logs import entry
+from tests.support.written_logs import entry
 from turnlog.events import AssistantView, Payload, Scope, UiAction, View
 from turnlog.events.ui import ButtonClick
 from turnlog.state.view_actions import OpenViews, validate_action

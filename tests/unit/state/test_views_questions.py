@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.logs import entry
+from tests.support.written_logs import entry
 from turnlog.events import AssistantView, Scope, UiAction, View
 from turnlog.events.ui import ButtonClick, FormSubmit
 from turnlog.events.view_nodes import Button, Form, NumberField, Screen, TableEditor, TextField

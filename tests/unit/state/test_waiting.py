@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.logs import log, scope
+from tests.support.written_logs import log, scope
 from turnlog.events import (
     AgentStart,
     AgentUsage,

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.logs import Item, log, place, scope, vector_log
 from tests.support.tables import for_each_row
+from tests.support.written_logs import Item, log, place, scope, vector_log
 from tests.test_seed_names import NAMES
 from turnlog import events as ev
 from turnlog.events import CORE, TEAM, Catalog, Vocabulary

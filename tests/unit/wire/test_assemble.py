@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.readers import transcript_text
+from tests.support.blocks_readers import transcript_text
 from tests.support.coverage_pause import without_coverage
 from tests.support.tables import check_laws, for_each_row
 from turnlog.client.assembler import Assembler

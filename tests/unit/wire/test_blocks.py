@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 import turnlog
-from tests.logs import Item, entry, scope, vector_log
 from tests.support.tables import check_laws, for_each_row
+from tests.support.written_logs import Item, entry, scope, vector_log
 from turnlog.errors import InvalidEvent
 from turnlog.events import (
     CATALOG,

@@ -11,8 +11,8 @@ import pytest
 from anthropic.types import RawMessageStreamEvent
 from pydantic import TypeAdapter
 
-from tests.logs import Item, entry, log, scope, vector_log
 from tests.support.tables import check_laws, for_each_row
+from tests.support.written_logs import Item, entry, log, scope, vector_log
 from turnlog.events import CATALOG, AgentEnd, AgentStart, AssistantMessage, AssistantThinking, ToolCall
 from turnlog.state.history import Message
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.logs import entry, scope
 from tests.support.folds import root_messages
+from tests.support.written_logs import entry, scope
 from turnlog.events import ErrorInfo, Payload, Scope, ToolResult
 from turnlog.parse import MessagesParser, ReplyBuilder
 from turnlog.state.content_parts import provider_result_part

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from tests.logs import Item, entry, log, scope, vector_log
 from tests.support.tables import check_laws, for_each_row
+from tests.support.written_logs import Item, entry, log, scope, vector_log
 from turnlog.events import (
     CATALOG,
     AgentEnd,

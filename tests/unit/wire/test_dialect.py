@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.logs import Item, log, scope
 from tests.support.folds import root_messages
 from tests.support.tables import for_each_row
+from tests.support.written_logs import Item, log, scope
 from turnlog import events as ev
 from turnlog.parse.messages_api import MessagesParser
 from turnlog.parse.reply import ReplyBuilder

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.logs import entry, scope
+from tests.support.written_logs import entry, scope
 from turnlog.events import AgentEnd, AgentStart, Payload
 from turnlog.state.history import Message
 from turnlog.wire.dialects import _common as common_module

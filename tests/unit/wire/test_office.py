@@ -7,11 +7,11 @@ from typing import Any, get_args
 import pytest
 from msgspec import structs
 
-from tests.logs import entry, log, scope, vector_log
 from tests.support.tables import for_each_row
+from tests.support.typescript import declared, interfaces
+from tests.support.written_logs import entry, log, scope, vector_log
 from tests.test_seed_fields import interface_name
 from tests.test_seed_names import NAMES
-from tests.typescript import declared, interfaces
 from turnlog import events as ev
 from turnlog.errors import InvalidEvent
 from turnlog.events import CATALOG

@@ -14,7 +14,7 @@ from turnlog.parse.claude.parser import CliParser
 from turnlog.parse.claude.turns import SentMessage
 from turnlog.state.tree import Tree
 
-FOLDER = Path(__file__).parent / "vectors" / "claude_cli"
+FOLDER = Path(__file__).parents[1] / "vectors" / "claude_cli"
 VECTORS: list[dict[str, Any]] = [
     vector for path in sorted(FOLDER.glob("*.json")) for vector in json.loads(path.read_text())["vectors"]
 ]

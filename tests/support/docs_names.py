@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from tests.docs_blocks import ROOT, anchors, blocks, codes, links
+from tests.support.docs_blocks import ROOT, anchors, blocks, codes, links
 from turnlog.cli import main
 
 OPERATORS = {"|", "||", "&&", ";", "&", ">", ">>", "<"}

@@ -11,7 +11,7 @@ from turnlog.cli.transcript import build_transcript
 from turnlog.client.assembler import Assembler
 from turnlog.client.blocks import AssembledBlock
 
-READER = Path(__file__).parent.parent / "web" / "tests" / "reader.mjs"
+READER = Path(__file__).parents[2] / "web" / "tests" / "reader.mjs"
 
 Message = tuple[str, str]  # data, SSE id
 Ask = Callable[[dict[str, Any]], dict[str, Any]]

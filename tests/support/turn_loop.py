@@ -3,8 +3,8 @@
 from itertools import count
 from typing import Any
 
-from tests.logs import place, scope
-from tests.troupe import confirm, inquire, look, remove, weigh
+from tests.support.agent_vectors import confirm, inquire, look, remove, weigh
+from tests.support.written_logs import place, scope
 from turnlog.agents import Agent, Scripted
 from turnlog.agents.agent import AgentTeam
 from turnlog.agents.runtime.turn_loop import CallModel, Effect, TurnLoop

@@ -1,7 +1,7 @@
 """Teams of agents from vectors: they play their moves on a log, whole or with something that goes wrong.
 
 A vector has a team (agents with scripts as `scripted:` reads them, and tools of the box below), moves and the
-events that follow (`tests.ledger`). `Stage` plays; what may go wrong is a `Trouble`: after so many appends of
+events that follow (`tests.support.agent_logs`). `Stage` plays; what may go wrong is a `Trouble`: after so many appends of
 the driver it dies, a stop arrives or its turn has run for too long; or a model fails.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.clock import move_on, run_on_clock
 from tests.support.limits import HANG_S
+from tests.support.manual_clock import move_on, run_on_clock
 from turnlog.agents import Agent, ModelError, ReplyBuilder, Request, Tool, ToolContext, WaitForInput, tool
 from turnlog.agents.agent import AgentTeam
 from turnlog.agents.models import Model, Scripted, ToolUse
@@ -31,7 +31,7 @@ from turnlog.state.history import Message
 from turnlog.state.tree import Tree
 
 VECTORS: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parent / "vectors" / "agents" / "sequences.json").read_text()
+    (Path(__file__).parents[1] / "vectors" / "agents" / "sequences.json").read_text()
 )["cases"]
 TURN_LIMIT_S = 3600.0  # passes only when a test moves the clock
 LIMIT_S = TURN_LIMIT_S + HANG_S  # goes by the same clock

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from tests.logs import Item, log, scope
+from tests.support.written_logs import Item, log, scope
 from turnlog import events as ev
 from turnlog.wire.dialects._common import strip_agent_prefix
 

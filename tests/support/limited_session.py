@@ -6,9 +6,9 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.clock import move_on, run_on_clock
-from tests.ledger import body
-from tests.troupe import confirm, event_of, inquire, remove
+from tests.support.agent_logs import body
+from tests.support.agent_vectors import confirm, event_of, inquire, remove
+from tests.support.manual_clock import move_on, run_on_clock
 from turnlog import open_log
 from turnlog.agents import Agent, ReplyBuilder, Request, ToolContext, WaitForInput, tool
 from turnlog.agents.agent import AgentTeam

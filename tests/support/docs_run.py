@@ -28,7 +28,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from tests.docs_blocks import ROOT, Block, blocks
+from tests.support.docs_blocks import ROOT, Block, blocks
 from tests.support.limits import HANG_S
 
 PROGRAMS = ("curl", "openssl", "node")  # that blocks of a shell use, and a machine may not have
@@ -190,7 +190,7 @@ def parsed(parse: Callable[[str], object]) -> Callable[[Room, Block, str], None]
 
 
 def nginx(room: Room, block: Block, text: str) -> None:
-    from tests.docs_nginx import check_command, configure
+    from tests.support.docs_nginx import check_command, configure
 
     room.execute(check_command(room.program("nginx"), configure(room.folder, text)))
 
