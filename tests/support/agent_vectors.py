@@ -1,8 +1,8 @@
 """Teams of agents from vectors: they play their moves on a log, whole or with something that goes wrong.
 
 A vector has a team (agents with scripts as `scripted:` reads them, and tools of the box below), moves and the
-events that follow (`tests.support.agent_logs`). `Stage` plays; what may go wrong is a `Trouble`: after so many appends of
-the driver it dies, a stop arrives or its turn has run for too long; or a model fails.
+events that follow (`agent_logs`). `Stage` plays them. A `Trouble` is what may go wrong: after so many appends
+the driver dies, a stop arrives or the turn has run for too long; or a model fails.
 """
 
 import asyncio
