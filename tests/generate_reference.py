@@ -43,6 +43,7 @@ def signature(named: Any) -> str:
         text = str(inspect.signature(named))
     except (TypeError, ValueError):
         return ""
+    text = re.sub(r"<function <lambda> at 0x[0-9a-f]+>", "...", text)
     text = re.sub(r"<function (?:\w+\.)*(\w+)[^>]*>", r"\1", text)
     text = re.sub(
         r"<factory>|<[^<>]*object at 0x[0-9a-f]+>|<class '([\w.]+)'>", lambda match: match[1] or "...", text

@@ -78,7 +78,8 @@ def test_every_command_and_option_is_explained(command: str) -> None:
 @pytest.mark.parametrize("command", sorted(ON_A_LOG))
 def test_commands_on_a_log_say_where_they_look_for_it(command: str) -> None:
     text = " ".join(run(command, "-h").output.split())
-    assert "[env var: TURNLOG_LOG; default: sqlite:///turnlog.db]" in text
+    default = "memory:" if command == "chat" else "sqlite:///turnlog.db"
+    assert f"[env var: TURNLOG_LOG; default: {default}]" in text
 
 
 def test_an_error_of_turnlog_is_one_line_that_cannot_control_the_terminal() -> None:

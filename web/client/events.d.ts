@@ -66,7 +66,7 @@ export type EventType = keyof Payloads & string;
 /** Any event; its `type` tells which payload it has. */
 export type LogEvent = { [Type in EventType]: Envelope<Type, Payloads[Type]> }[EventType];
 
-/** A model process or the server started; the server appends it to every open session after a restart. */
+/** A model process or the server started. After a restart the server appends it to every open session. */
 export interface ProcessStart {
   process: "model" | "server";
   pid: number;
@@ -74,7 +74,7 @@ export interface ProcessStart {
   demo_mode?: boolean;
 }
 
-/** A model process or the server ended, with the true reason. The session lives on. */
+/** A model process or the server ended, and why. The session goes on. */
 export interface ProcessEnd {
   process: "model" | "server";
   reason: "inactivity_timeout" | "process_crash" | "server_shutdown" | "user_ended";
@@ -82,14 +82,14 @@ export interface ProcessEnd {
   exit_code?: number;
 }
 
-/** The sign-in state of a model process changed; the server reports it. */
+/** The sign-in state of a model process changed. */
 export interface ProcessAuth {
   method: "none" | "oauth" | "setup_token";
   needs_setup: boolean;
   expires_in_minutes?: number;
 }
 
-/** Something failed that is nobody's tool result: a model, a process, a limit. The runtime reports it. */
+/** A failure that is not the result of a tool call: of a model, a process, or at a limit. */
 export interface SessionError {
   code: string;
   /** For people: no stack traces, no secrets. */
@@ -98,40 +98,40 @@ export interface SessionError {
   terminal?: boolean;
 }
 
-/** Somebody became a member of the session, has other roles now, or with no role is a member no more. The server appends it, at the session's start for whoever made it. */
+/** A principal joined the session, got other roles, or left it: `roles` is empty then. The server appends it. The first one is for the principal who created the session. */
 export interface SessionMember {
   principal: string;
   roles?: string[];
-  /** What people call the member; without it the name stays as it was. */
+  /** The display name; without it the name does not change. */
   name?: string;
-  /** The invite that was used up by joining. */
+  /** The invite that this member used. */
   invite_id?: string;
 }
 
-/** A member made a link for one person, or invited a principal; the actor is the member who invites. The invite is open until a `session.member` or a `session.invite_end` names it. */
+/** A member created a link for one person, or invited a principal. The actor is the member who invites. The invite is open until a `session.member` or a `session.invite_end` names it. */
 export interface SessionInvite {
   invite_id: string;
   roles: string[];
   /** Milliseconds since 1970. */
   expires_ms: number;
-  /** Who is invited; without it the invite is a link, for who redeems it. */
+  /** The invited principal; without it the invite is a link for one person. */
   principal?: string;
-  /** The actor had the right to invite by a server role alone. */
+  /** The actor may invite only because of a server role. */
   as_operator?: boolean;
 }
 
-/** An invite ended without a new member; the actor is who revoked or declined it. Invites of a member who loses the right to invite are revoked with the event that takes the right. */
+/** An invite ended without a new member. The actor is the principal who revoked or declined it. If a member loses the right to invite, the same append revokes the member's open invites. */
 export interface SessionInviteEnd {
   invite_id: string;
   reason: "declined" | "expired" | "revoked";
 }
 
-/** The session has another title; until then the first message is its title. */
+/** The session got a title. Before that, its first message is its title. */
 export interface SessionTitle {
   title: string;
 }
 
-/** A person wrote to the agent; the send route appends it. It opens a turn or joins one that waits. */
+/** A person wrote to the agent. The message opens a turn, or joins a turn that waits for one. */
 export interface UiMessage {
   text: string;
   speaker?: string;
@@ -140,13 +140,13 @@ export interface UiMessage {
   channel?: string;
 }
 
-/** A person acted on a view that was sent, or gave the input a call waits for. */
+/** A person acted on a view, or gave the input that a call waits for. */
 export interface UiAction {
   action: FormSubmit | TableSave | TableAddRow | TableDeleteRow | ButtonClick | InputSubmit;
   view_id?: string;
   /** The pending call this answers. */
   call_id?: string;
-  /** The `assistant.view` the person saw; the server fills it in. The action is refused if another one took its place, also while the action waited for its turn. */
+  /** The `assistant.view` that the person acted on; the server fills it in. The action is refused if another view has replaced it, also while the action waited for its turn. */
   shown?: string;
 }
 
@@ -160,7 +160,7 @@ export interface TableSave {
   kind: "table.save";
   table_id: string;
   rows: Array<{ [key: string]: Json }>;
-  /** The rows to delete; a row that is in neither list stays as it is. */
+  /** The rows to delete; a row in neither list does not change. */
   deleted?: string[];
 }
 
@@ -185,7 +185,7 @@ export interface InputSubmit {
   values: { [key: string]: Json };
 }
 
-/** A person told the session what to do: summon, wake, start, end, offer work, ask for help, stop. */
+/** A person sent a command to the session: summon, wake, start, end, offer work, ask for help, stop. */
 export interface UiCommand {
   command: Summon | Wake | StartSession | EndSession | OfferWork | JobHelp | Stop;
 }
@@ -230,7 +230,7 @@ export interface JobHelp {
   form: { [key: string]: Json };
 }
 
-/** Stop everything in the channel of the command. The fields only say when it does nothing. */
+/** Stop everything in the channel of the command. The fields are conditions: all must hold. */
 export interface Stop {
   kind: "stop";
   /** Only if this turn is still open; other turns stop with it. */
@@ -239,7 +239,7 @@ export interface Stop {
   agent_id?: string;
 }
 
-/** An invocation began: by a prompt, a call of its parent or a hand-off. The runtime emits it. */
+/** An invocation began: by a prompt, a call of its parent, or a hand-off. */
 export interface AgentStart {
   name: string;
   via: "call" | "handoff" | "prompt";
@@ -249,13 +249,13 @@ export interface AgentStart {
   call_id?: string;
   tools?: string[];
   prompt?: string;
-  /** The session id the source itself uses. */
+  /** The session id of the source itself. */
   source_session?: string;
-  /** The ended agent whose conversation it goes on with. */
+  /** The ended agent whose conversation it continues. */
   resumes?: string;
 }
 
-/** An invocation ended, whatever ended it. The runtime emits it; after a crash, recovery does. */
+/** An invocation ended, for whatever reason. After a crash, recovery emits it. */
 export interface AgentEnd {
   stop_reason: "cancelled" | "context_window" | "end_turn" | "error" | "handoff" | "max_steps" | "max_tokens" | "refusal" | "stop_sequence" | "timeout";
   steps?: number;
@@ -263,7 +263,7 @@ export interface AgentEnd {
   cost?: Cost;
   result?: string;
   files?: FileInfo[];
-  /** Who ended it from outside: a person stopped it, its turn took too long, or the process that ran it ended. None: it ended by itself. */
+  /** What interrupted it: a person stopped it, its turn took too long, or the process that ran it ended. None: it ended by itself. */
   reason?: "interrupted" | "stopped" | "timeout";
 }
 
@@ -289,13 +289,13 @@ export interface FileInfo {
   storage_location: string;
 }
 
-/** An agent gave its caller and its depth to another one; stands between the call's result and its end. */
+/** An agent handed its caller and depth over to another, between the call's result and its own end. */
 export interface AgentHandoff {
   to: string;
   to_agent_id: string;
 }
 
-/** One completion of a model finished; the runtime reports its tokens. An unknown price is no cost. */
+/** The tokens of one completion of a model. `cost` is absent if the price is not known. */
 export interface AgentUsage {
   model: string;
   usage: Usage;
@@ -303,13 +303,13 @@ export interface AgentUsage {
   duration_ms?: number;
 }
 
-/** The model's context was compressed; the runtime or a model process reports it. */
+/** The model's context was compacted. */
 export interface ContextCompact {
   tokens_before?: number;
   tokens_after?: number;
 }
 
-/** A block began; for text, with its first visible character. */
+/** A block began. A text block begins with its first visible character. */
 export interface BlockStart {
   block_id: string;
   kind: "other" | "text" | "thinking" | "tool_call";
@@ -317,29 +317,29 @@ export interface BlockStart {
   tool?: string;
 }
 
-/** A piece of an open block; the model's channel emits it as it arrives. */
+/** A piece of an open block, emitted as it arrives. */
 export interface BlockDelta {
   block_id: string;
   text: string;
 }
 
-/** A block is finished; aborted ones carry what there was of the text. */
+/** A block ended. An aborted one carries its partial text. */
 export interface BlockEnd {
   block_id: string;
   status: "aborted" | "complete";
   /** The partial text of an aborted block. */
   text?: string;
-  /** Who ended it from outside: a person stopped it, its turn took too long, or the process that ran it ended. None: it ended by itself. */
+  /** What interrupted it: a person stopped it, its turn took too long, or the process that ran it ended. None: it ended by itself. */
   reason?: "interrupted" | "stopped" | "timeout";
 }
 
-/** Blocks that were shown are void, finished ones too; a retry emits it before it starts again. */
+/** Blocks that were sent are withdrawn, complete ones too. A retry emits it before it starts. */
 export interface BlockRetract {
   block_ids: string[];
   reason: string;
 }
 
-/** A whole text of the assistant: the durable twin of a text block, without tags and markers. */
+/** A complete text of the assistant: the final event of a text block, without tags and markers. */
 export interface AssistantMessage {
   text: string;
   citations?: Citation[];
@@ -350,7 +350,7 @@ export interface AssistantMessage {
   channel?: string;
 }
 
-/** One source of a text; which fields are set depends on `type`, the provider's name of the kind. */
+/** One source of a text. Which fields are set depends on `type`, the provider's name of its kind. */
 export interface Citation {
   type: string;
   cited_text: string;
@@ -370,20 +370,20 @@ export interface Citation {
   search_result_index?: number;
 }
 
-/** The model's thinking: the durable twin of a thinking block. Never parsed for tags. */
+/** The model's thinking: the final event of a thinking block. Never parsed for tags. */
 export interface AssistantThinking {
   text: string;
   signature?: string;
-  /** The provider's encrypted form, passed back as it is. */
+  /** The provider's encrypted form; it is sent back unchanged. */
   redacted?: string;
   block_id?: string;
   message_id?: string;
 }
 
-/** A block of a kind that has no event of its own, whole: the durable twin of an `other` block. */
+/** A complete block of a kind that has no event of its own: the final event of an `other` block. */
 export interface AssistantBlock {
   kind: string;
-  /** The block as it came, passed back as it is. */
+  /** The provider's block; it is sent back unchanged. */
   data: { [key: string]: Json };
   block_id?: string;
   message_id?: string;
@@ -394,7 +394,7 @@ export interface AssistantView {
   view: View;
 }
 
-/** What is shown; another view with the same `view_id` takes its place, an empty one takes it away. */
+/** A tree of nodes. A later view with the same `view_id` replaces it, an empty one removes it. */
 export interface View {
   kind: "a2ui.v1";
   view_id: string;
@@ -402,12 +402,12 @@ export interface View {
   title?: string;
 }
 
-/** Files were made during the run, for instance in a code execution container. */
+/** Files were created during the run, for instance in a code execution container. */
 export interface AssistantFiles {
   files: FileInfo[];
 }
 
-/** The model asked for a tool. `executor` says who runs it: this process, the page, the provider or a process elsewhere, which follows the session and answers. */
+/** The model called a tool. `executor` is where it runs: in this process, in the page, at the provider, or in a remote process that follows the session and appends the result. */
 export interface ToolCall {
   call_id: string;
   tool: string;
@@ -415,48 +415,48 @@ export interface ToolCall {
   executor?: "backend" | "frontend" | "provider" | "remote";
   block_id?: string;
   message_id?: string;
-  /** Arguments that never became JSON, as they came. */
+  /** Arguments that are not valid JSON, unchanged. */
   incomplete?: string;
-  /** What else the provider's block says, passed back as it is. */
+  /** Other fields of the provider's block; they are sent back unchanged. */
   extra?: { [key: string]: Json };
-  /** A call of this tool that repeats the key is answered, not run again. */
+  /** Another call of this tool with the same key gets the same result and is not run. */
   idempotency_key?: string;
 }
 
-/** Output of a running tool; the tool emits it. */
+/** A running tool reported progress. */
 export interface ToolProgress {
   call_id: string;
   text: string;
 }
 
-/** A call was answered, by whoever ran it. `ok`, `result` and `error` are always there, null included. */
+/** A call has its result. `ok`, `result` and `error` are always written, also if they are null. */
 export interface ToolResult {
   call_id: string;
   tool: string;
   ok: boolean;
   result: Json;
-  error: Fault | null;
+  error: ErrorInfo | null;
   /** The provider's name of the result. */
   kind?: string;
   images?: ImageInfo[];
-  /** What else the provider's block says, passed back as it is. */
+  /** Other fields of the provider's block; they are sent back unchanged. */
   extra?: { [key: string]: Json };
 }
 
-/** Why a call failed; no stack traces. */
-export interface Fault {
+/** Why a call failed, without stack traces. */
+export interface ErrorInfo {
   code: string;
   message: string;
   details?: { [key: string]: Json };
 }
 
-/** An image by its address: of a blob, or a data URI if that is short. It must fit into one message. */
+/** An image by its address: a blob's, or a short data URI. It must fit into one SSE message. */
 export interface ImageInfo {
   src: string;
   media_type: string;
 }
 
-/** The agent waits for the page to answer these calls; its backend calls are done. */
+/** The agent waits until the page answers these calls. Its backend calls are done. */
 export interface ToolAwait {
   calls: AwaitedCall[];
 }
@@ -469,7 +469,7 @@ export interface AwaitedCall {
   roles?: string[];
 }
 
-/** A call may run only if a person agrees; bound to the call and its arguments, single use, expiring. */
+/** A call needs a person's approval, valid once for this call and its arguments, until it expires. */
 export interface ApprovalRequest {
   call_id: string;
   tool: string;
@@ -489,21 +489,21 @@ export interface ApprovalDecision {
   notes?: string;
 }
 
-/** Model output that looked like an event and was refused. The text itself is not kept, only its hash. */
+/** A parser refused model output that looked like an event. Only its hash is stored, not the text. */
 export interface ParseReject {
   reason: string;
   /** Characters of the refused text. */
   length: number;
   sha256: string;
-  /** The event it wanted to be, if that could be read. */
+  /** The event that it names, if that is readable. */
   name?: string;
   block_id?: string;
 }
 
-/** An agent joined the team; parsed from the model's registration marker. */
+/** An agent joined the team. Parsed from the model's registration marker. */
 export interface RosterJoin {
   name: string;
-  /** The place on the 3 x 3 grid. */
+  /** The position on the 3 x 3 grid. */
   seat: number;
   color?: string;
   color_name?: string;
@@ -518,7 +518,7 @@ export interface Face {
   mouth?: string;
 }
 
-/** Who of the team is there; parsed from the model's status marker. Whoever is not listed sleeps. */
+/** The status of the team's agents. Parsed from the model's status marker; agents not listed sleep. */
 export interface RosterStatus {
   agents: RosterMember[];
 }
@@ -526,17 +526,17 @@ export interface RosterStatus {
 export interface RosterMember {
   name: string;
   status: "alive" | "idle" | "shutdown";
-  /** The place on the 3 x 3 grid. */
+  /** The position on the 3 x 3 grid. */
   seat: number;
 }
 
-/** Work was offered to an agent of the team. */
+/** Jobs were offered to an agent of the team. */
 export interface RosterOffer {
   agent: string;
   jobs: string[];
 }
 
-/** An artifact was written; emitted after the tool's result confirmed it. */
+/** A tool wrote an artifact, and its result confirmed it. */
 export interface ArtifactWrite {
   filename: string;
   path: string;
@@ -551,13 +551,13 @@ export interface ArtifactMeta {
   chapter?: string;
 }
 
-/** The agent drew on its screen; found in a tool call. */
+/** An agent sent a command to its screen. Parsed from a tool call. */
 export interface ScreenCommand {
   command: string;
   expression?: string;
 }
 
-/** The agent helped with a job form. */
+/** An agent suggested values for a job form. */
 export interface JobSuggest {
   suggestions: { [key: string]: Json };
 }

@@ -227,14 +227,11 @@ class Catalog:
 
     def _check_button_events(self, view: AssistantView, origin: Origin) -> None:
         """Raise `InvalidEvent` with the path for an event that no click on the view may emit."""
-        from turnlog.events.view_nodes import ButtonEvent, iter_parts, parse_view_tree  # with the first view
+        from turnlog.events.view_nodes import iter_button_events  # loads the nodes with the first view
 
-        root = parse_view_tree(view.view.tree)
-        for path, _, event in iter_parts(root) if root is not None else ():
-            if not isinstance(event, ButtonEvent):
-                continue
+        for path, event in iter_button_events(view.view.tree):
             place = f"$.payload.view.tree{path[1:]}"
-            # a person reads the label, which a model may write: then it must not choose the event too
+            # A person reads the label, which a model may write: then it must not choose the event too.
             if origin == "model":
                 raise InvalidEvent("a model may not show a button that emits events", place)
             kind = self.find_tag(event.type)

@@ -292,6 +292,19 @@ def iter_parts(part: AnyPart, path: str = "$", level: int = 1) -> Iterator[tuple
             yield from iter_parts(child, f"{path}.{field}[{index}]", level + 1)
 
 
+def iter_button_events(tree: Mapping[str, Any]) -> Iterator[tuple[str, ButtonEvent]]:
+    """Yield the events of the buttons in a tree with their paths; an invalid tree has none."""
+    try:
+        root = parse_view_tree(tree)
+    except (msgspec.ValidationError, RecursionError):
+        return  # `find_view_error` refuses it
+    if root is None:
+        return
+    for path, _, part in iter_parts(root):
+        if isinstance(part, ButtonEvent):
+            yield path, part
+
+
 def find_view_error(tree: object) -> tuple[str, str] | None:
     """Return the message and the JSON path of the first error of a tree; None if it is a valid view."""
     try:

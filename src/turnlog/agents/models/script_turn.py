@@ -5,14 +5,14 @@ then, and the last action of the user, each read from the messages alone.
 """
 
 import json
-import re
 from typing import Any, NamedTuple
 
 from turnlog.state.content_parts import ContentPart
 from turnlog.state.history import Message
 
-# The text that `state/descriptions` writes for an action or an event of a page.
-ACTION_TEXT = re.compile(r"^\[The user acted: (\{.*\})\]$", re.DOTALL | re.MULTILINE)
+# `state/descriptions` writes an action, or an event of a page, between these.
+ACTION_PREFIX = "[The user acted: "
+ACTION_SUFFIX = "]"
 
 
 class ScriptResult(NamedTuple):
@@ -60,11 +60,11 @@ class ScriptTurn(list[Message]):
 
         The text that a person types can look the same. A script that must tell them apart has no way to.
         """
-        match = ACTION_TEXT.search(self.text)
-        if match is None:
+        text = self.text
+        if not (text.startswith(ACTION_PREFIX) and text.endswith(ACTION_SUFFIX)):
             return None
         try:
-            fields = json.loads(match[1])
+            fields = json.loads(text.removeprefix(ACTION_PREFIX).removesuffix(ACTION_SUFFIX))
         except (ValueError, RecursionError):  # a person can type text that only looks like an action
             return None
         return fields if isinstance(fields, dict) else None
