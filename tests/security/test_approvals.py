@@ -9,9 +9,9 @@ from tests.security.apps import Shredder, make
 from tests.security.desk import Answer, Desk, desk, run
 from turnlog.agents.runtime import approvals, user_input
 from turnlog.agents.runtime.agent_driver import AgentDriver
-from turnlog.agents.runtime.idempotency import hash_call_args
 from turnlog.app import Membership, client_events
 from turnlog.events.envelope import format_timestamp
+from turnlog.events.tool import hash_args
 from turnlog.ids import now_ms
 
 
@@ -70,7 +70,7 @@ async def wrong(at: Desk) -> list[int]:
     session, call, hashed = await asked(at)
     other = await asked(at, "archive")
     given = [
-        await decide(at, "ada", session, call_id=call, args_hash=hash_call_args({"what": "archive"})),
+        await decide(at, "ada", session, call_id=call, args_hash=hash_args({"what": "archive"})),
         await decide(at, "ada", session, call_id=call, args_hash=other.hashed),
         await decide(at, "bob", session, call_id=call, args_hash=hashed),
         await decide(at, "ada", session, call_id=other.call, args_hash=other.hashed),

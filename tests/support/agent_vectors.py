@@ -21,9 +21,18 @@ from turnlog.agents.models import Model, Scripted, ToolUse
 from turnlog.agents.models.script import ScriptedSteps, read_script
 from turnlog.agents.retry import RetryPolicy
 from turnlog.agents.runtime.agent_driver import AgentDriver
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.user_input import answer_events, message_events
-from turnlog.events import CATALOG, Envelope, Event, Payload, Scope, UiCommand, UiMessage, decode_envelope
+from turnlog.events import (
+    CATALOG,
+    Envelope,
+    Event,
+    EventDraft,
+    Payload,
+    Scope,
+    UiCommand,
+    UiMessage,
+    decode_envelope,
+)
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
 from turnlog.log import Log, envelope_json, open_log
@@ -200,11 +209,11 @@ class Shaky:
         return await self.submit(session_id, events, **options)
 
 
-def stop() -> TurnEvent:
-    return TurnEvent(UiCommand(command=Stop()), Scope(), "ui")
+def stop() -> EventDraft:
+    return EventDraft(UiCommand(command=Stop()), Scope(), "ui")
 
 
-def event_of(item: TurnEvent) -> Event:
+def event_of(item: EventDraft) -> Event:
     return CATALOG.build_event(item.payload, id=new_id("evt_"), origin=item.origin, scope=item.scope)
 
 
@@ -257,7 +266,7 @@ class Stage:
             seqs = await self.log.append(self.session, [event_of(item) for item in items])
             await self.rest(seqs[-1], stopped="stop" in move)
 
-    def items(self, move: Mapping[str, Any]) -> Iterator[TurnEvent]:
+    def items(self, move: Mapping[str, Any]) -> Iterator[EventDraft]:
         if "prompt" in move:
             yield from message_events(self.tree, UiMessage(text=move["prompt"]), new_id("tr_"))
         if "stop" in move:

@@ -13,9 +13,8 @@ from turnlog import open_log
 from turnlog.agents import Agent, ReplyBuilder, Request, ToolContext, WaitForInput, tool
 from turnlog.agents.agent import AgentTeam
 from turnlog.agents.runtime.agent_driver import AgentDriver
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.user_input import answer_events
-from turnlog.events import CATALOG, Envelope, Event, Payload, Scope, UiMessage, decode_envelope
+from turnlog.events import CATALOG, Envelope, Event, EventDraft, Payload, Scope, UiMessage, decode_envelope
 from turnlog.log import Log, envelope_json
 from turnlog.state.history import Message
 from turnlog.state.tree import Tree
@@ -108,7 +107,7 @@ class Scene:
         self.sent += 1
         at = Scope(trace_id=f"tr_{self.sent}", channel=channel)
         await self.log.append(
-            self.session, [event_of(TurnEvent(UiMessage(text=text, channel=channel), at, "ui"))]
+            self.session, [event_of(EventDraft(UiMessage(text=text, channel=channel), at, "ui"))]
         )
         return f"tr_{self.sent}"
 

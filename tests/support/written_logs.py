@@ -10,6 +10,7 @@ from turnlog.events import (
     Catalog,
     Envelope,
     Event,
+    EventDraft,
     Origin,
     Payload,
     Scope,
@@ -17,7 +18,6 @@ from turnlog.events import (
     decode_envelope,
     encode_envelope,
 )
-from turnlog.state.closing import ClosingEvent
 
 Item = tuple[Envelope, Payload | UnknownPayload]
 
@@ -78,9 +78,6 @@ def vector_event(fields: Mapping[str, Any], seq: int) -> Event:
     )
 
 
-def closing_log(closings: Iterable[ClosingEvent], seq: int) -> list[Item]:
+def closing_log(closings: Iterable[EventDraft], seq: int) -> list[Item]:
     """The closing events in the log, from a seq on; the catalog has to take them."""
-    return [
-        place(CATALOG.build_event(item.payload, id=item.id, origin="system", scope=item.scope), seq + number)
-        for number, item in enumerate(closings)
-    ]
+    return [place(item.build(CATALOG, "evt_unused"), seq + number) for number, item in enumerate(closings)]

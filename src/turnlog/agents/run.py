@@ -21,7 +21,6 @@ from turnlog.agents.models import ModelError
 from turnlog.agents.runtime.drivers import Runtime, make_driver
 from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_unchanged
 from turnlog.agents.runtime.session_follower import log_task_error
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.user_input import (
     answer_events,
     checked_answer_events,
@@ -37,6 +36,7 @@ from turnlog.events import (
     AgentStart,
     Catalog,
     Entry,
+    EventDraft,
     SessionError,
     UiMessage,
     Vocabulary,
@@ -200,7 +200,7 @@ async def append_turn_input(
 
     async def make_plan() -> TurnInputPlan:
         tree = await read_tree(handle)
-        items: list[TurnEvent] = []
+        items: list[EventDraft] = []
         if prompt is not None:
             items = message_events(tree, UiMessage(text=prompt), new_id("tr_"))
         for call_id, value in answers.items():
@@ -216,7 +216,7 @@ async def append_turn_input(
     return appended
 
 
-def build_checked_answer(roles: Collection[str], tree: Tree, call_id: str, value: Any) -> list[TurnEvent]:
+def build_checked_answer(roles: Collection[str], tree: Tree, call_id: str, value: Any) -> list[EventDraft]:
     """Build the events of an answer. Raise `NotFound` or `InvalidEvent` if the call does not accept it."""
     scope, call = find_waiting_call(tree, call_id)
     [item] = answer_events(tree, call_id, value)

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.app.app import App
 from turnlog.errors import RuleError
 from turnlog.events import (
     Envelope,
     Event,
+    EventDraft,
     Payload,
     Scope,
     SessionTitle,
@@ -150,7 +150,7 @@ class RuleBatch:
     def emit(self, emitted: EmittedEvent) -> Envelope:
         """Collect an event of a rule. Return its envelope."""
         scope = structs.replace(self._scope, actor=emitted.rule)
-        event = TurnEvent(emitted.payload, scope, "app").build(self._app.catalog, new_id("evt_"))
+        event = EventDraft(emitted.payload, scope, "app").build(self._app.catalog, new_id("evt_"))
         self.emitted_events.append(event)
         envelope, _ = self.stamp(event)
         return envelope

@@ -18,7 +18,6 @@ from turnlog.agents.blob_urls import blob_name
 from turnlog.agents.claude.prompts import command_opens_turn
 from turnlog.agents.runtime.approvals import is_approval_expired
 from turnlog.agents.runtime.drivers import SessionDriver
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.user_input import (
     REMOTE_ANSWER_PREFIX,
     checked_answer_events,
@@ -33,6 +32,7 @@ from turnlog.events import (
     ApprovalRequest,
     ErrorInfo,
     Event,
+    EventDraft,
     Payload,
     Scope,
     SessionTitle,
@@ -259,7 +259,7 @@ class ClientEventBatch:
         if action.shown is not None or shown is None:
             return event
         action = structs.replace(action, shown=shown)
-        return TurnEvent(action, event.scope, "ui").build(self._membership.app.catalog, event.id)
+        return EventDraft(action, event.scope, "ui").build(self._membership.app.catalog, event.id)
 
     def _in_view_channel(self, event: Event, action: UiAction) -> Event:
         view = self._views.find(action, self._membership.may_see, self._channel)
@@ -319,7 +319,7 @@ class ClientEventBatch:
         """Append that an approval has expired, so that it stays so if the clock is set back."""
         decision = ApprovalDecision(call_id=request.call_id, args_hash=request.args_hash, decision="expired")
         event_id = closing_id("approval", f"{scope.agent_id}:{request.call_id}:{request.args_hash}")
-        event = TurnEvent(decision, scope, "system").build(self._membership.app.catalog, event_id)
+        event = EventDraft(decision, scope, "system").build(self._membership.app.catalog, event_id)
         await self._log.append(self._membership.session_id, [event])
 
     def _fan_out_stop(self, event: Event) -> list[Event]:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_unchanged
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.app.app import App
 from turnlog.app.invites import (
     INVITE_MS,
@@ -27,6 +26,7 @@ from turnlog.app.membership import Membership, Principal, membership_of
 from turnlog.errors import CallerError, Forbidden, LimitReached, NotFound
 from turnlog.events import (
     Event,
+    EventDraft,
     Payload,
     Scope,
     SessionInvite,
@@ -384,7 +384,7 @@ def invite_end_event(app: App, invite_id: str, reason: EndReason, actor: str | N
 
 
 def system_event(app: App, payload: Payload, actor: str | None, event_id: str | None = None) -> Event:
-    return TurnEvent(payload, Scope(actor=actor), "system").build(app.catalog, event_id or new_id("evt_"))
+    return EventDraft(payload, Scope(actor=actor), "system").build(app.catalog, event_id or new_id("evt_"))
 
 
 def invite_event_id(step: Literal["made", "used", "ended"], invite_id: str) -> str:

@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.app.app import App
 from turnlog.app.client_events import ClientEvent
 from turnlog.app.membership import Membership
 from turnlog.errors import BadInput, Conflict
-from turnlog.events import Event, Scope, SessionMember, UiMessage, decode_envelope
+from turnlog.events import Event, EventDraft, Scope, SessionMember, UiMessage, decode_envelope
 from turnlog.events.roles import OWNER
 from turnlog.ids import new_id
 from turnlog.log import Row, envelope_json
@@ -47,8 +46,9 @@ class Chat(NamedTuple):
         return self.key, f"{self.key}_{len(self.direct_events)}"
 
 
-def with_actor(membership: Membership, item: TurnEvent) -> TurnEvent:
-    return item._replace(scope=structs.replace(item.scope, actor=membership.principal.name))
+def with_actor(membership: Membership, item: EventDraft) -> EventDraft:
+    scope = structs.replace(item.scope, actor=membership.principal.name)
+    return structs.replace(item, scope=scope)
 
 
 def has_same_payload(event: Event, row: Row) -> bool:
@@ -79,7 +79,7 @@ def membership_events(membership: Membership, tree: Tree) -> list[Event]:
     if set(roles) <= set(tree.members.get(membership.principal.name, ())):
         return []
     name = membership.principal.name
-    item = TurnEvent(SessionMember(principal=name, roles=roles), Scope(actor=name), "system")
+    item = EventDraft(SessionMember(principal=name, roles=roles), Scope(actor=name), "system")
     return [item.build(membership.app.catalog, new_id("evt_"))]
 
 

@@ -2,11 +2,10 @@
 
 from hashlib import sha256
 
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.app.app import App
 from turnlog.app.membership import Principal
 from turnlog.errors import Conflict, NotFound
-from turnlog.events import Payload, Scope, SessionMember, SessionTitle
+from turnlog.events import EventDraft, Payload, Scope, SessionMember, SessionTitle
 from turnlog.log import Log, SessionRecord
 
 
@@ -28,7 +27,7 @@ async def make_session(
         payloads.append(SessionTitle(title=title))
     scope = Scope(actor=principal.name)
     events = [
-        TurnEvent(payload, scope, "system").build(app.catalog, first_event_id(session_id, payload))
+        EventDraft(payload, scope, "system").build(app.catalog, first_event_id(session_id, payload))
         for payload in payloads
     ]
     await log.append(session_id, events)

@@ -19,7 +19,6 @@ from turnlog.agents.runtime.approvals import has_any_role
 from turnlog.agents.runtime.drivers import SessionDriver
 from turnlog.agents.runtime.executor import DescribeError, mask_tool_error
 from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_unchanged
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.user_input import message_events
 from turnlog.app.app import App
 from turnlog.app.app_state import SessionAppState
@@ -53,7 +52,7 @@ from turnlog.app.session_creation import (
     make_session,
 )
 from turnlog.errors import BadInput, CallerError, Conflict, NotFound
-from turnlog.events import Event, Scope, SessionMember, UiCommand, UiMessage
+from turnlog.events import Event, EventDraft, Scope, SessionMember, UiCommand, UiMessage
 from turnlog.events.catalog import Misfit
 from turnlog.events.envelope import format_timestamp
 from turnlog.events.ui import Stop
@@ -400,7 +399,7 @@ class Sessions:
         events: list[Event] = []
         for channel in membership.stoppable_channels:
             scope = Scope(channel=channel, actor=membership.principal.name)
-            item = TurnEvent(UiCommand(command=Stop()), scope, "ui")
+            item = EventDraft(UiCommand(command=Stop()), scope, "ui")
             events.append(item.build(membership.app.catalog, new_id("evt_")))
         seqs = await self.log.append(membership.session_id, events)
         return seqs[0]

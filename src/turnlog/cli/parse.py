@@ -59,7 +59,6 @@ from turnlog.parse.reply import (
     always_backend,
     tag_parser_factory,
 )
-from turnlog.state.closing import build_cancelled_result
 from turnlog.team.markers import TagAndMarkerParser, tag_and_marker_parser_factory
 from turnlog.wire.dialects.base import DONE
 from turnlog.wire.sse import MAX_SSE_MESSAGE_BYTES, Decoder
@@ -194,7 +193,7 @@ class TurnBuilder:
         self._scope = None
 
     def _cancel_calls(self, calls: Sequence[ToolCall]) -> None:
-        self.add_events([build_cancelled_result(call, UNANSWERED_MESSAGE) for call in calls])
+        self.add_events([ToolResult.cancelled(call, UNANSWERED_MESSAGE) for call in calls])
 
 
 def sum_usage(first: Usage, second: Usage) -> Usage:

@@ -5,13 +5,12 @@ before their parents. Their ids derive from what they close, so two recoveries w
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
 from msgspec import structs
 
-from turnlog.events import BlockEnd, ErrorInfo, Payload, Scope, ToolCall, ToolResult
+from turnlog.events import BlockEnd, EventDraft, ToolCall, ToolResult
 from turnlog.events.agent import StopReason
 from turnlog.state.tree import Invocation, Tree
 
@@ -23,33 +22,19 @@ INTERRUPTION_REASONS: dict[StopReason, Literal["stopped", "timeout", "interrupte
 }
 
 
-@dataclass(slots=True)
-class ClosingEvent:
-    """An event that closes something, before it is built."""
-
-    payload: Payload
-    scope: Scope
-    id: str
-
-
 def closing_id(kind: str, key: str) -> str:
     """Return the id of the event that closes something: the same for every process that closes it."""
     return "evt_" + sha256(f"{kind}:{key}".encode()).hexdigest()[:40]
 
 
-def build_cancelled_result(call: ToolCall, message: str) -> ToolResult:
-    error = ErrorInfo(code="CANCELLED", message=message)
-    return ToolResult(call_id=call.call_id, tool=call.tool, ok=False, error=error)
-
-
 def build_closing_events(
     tree: Tree, reason: StopReason, message: str, *, keep_waiting: bool
-) -> list[ClosingEvent]:
+) -> list[EventDraft]:
     """Return the events that close what is open. With `keep_waiting`, agents that wait stay open.
 
     A caller that only waits for agents that stay open stays open too; its other open calls are answered.
     """
-    closing_events: list[ClosingEvent] = []
+    closing_events: list[EventDraft] = []
     agents_kept_open: set[str] = set()
     children = tree.children_by_call()
 
@@ -86,7 +71,7 @@ def _calls_that_follow(invocation: Invocation) -> set[str]:
     }
 
 
-def _close_blocks(invocation: Invocation, reason: StopReason) -> Iterator[ClosingEvent]:
+def _close_blocks(invocation: Invocation, reason: StopReason) -> Iterator[EventDraft]:
     for block_id, pieces in invocation.blocks.items():
         end = BlockEnd(
             block_id=block_id,
@@ -95,15 +80,15 @@ def _close_blocks(invocation: Invocation, reason: StopReason) -> Iterator[Closin
             reason=INTERRUPTION_REASONS.get(reason),
         )
         event_id = closing_id("block", f"{invocation.scope.agent_id}:{block_id}")
-        yield ClosingEvent(end, invocation.scope, event_id)
+        yield EventDraft(end, invocation.scope, "system", event_id)
 
 
 def _close_agent(
     tree: Tree, invocation: Invocation, reason: StopReason, message: str
-) -> Iterator[ClosingEvent]:
+) -> Iterator[EventDraft]:
     """Yield the end of an agent, and the result of the call that started it."""
     end = structs.replace(invocation.build_end(reason), reason=INTERRUPTION_REASONS.get(reason))
-    yield ClosingEvent(end, invocation.scope, closing_id("agent", invocation.agent_id))
+    yield EventDraft(end, invocation.scope, "system", closing_id("agent", invocation.agent_id))
 
     parent = tree.open.get(invocation.start.parent_id or "")
     if parent is not None:
@@ -112,6 +97,6 @@ def _close_agent(
             yield _cancel_call(parent, call.call, message)
 
 
-def _cancel_call(invocation: Invocation, call: ToolCall, message: str) -> ClosingEvent:
+def _cancel_call(invocation: Invocation, call: ToolCall, message: str) -> EventDraft:
     event_id = closing_id("call", f"{invocation.scope.agent_id}:{call.call_id}")
-    return ClosingEvent(build_cancelled_result(call, message), invocation.scope, event_id)
+    return EventDraft(ToolResult.cancelled(call, message), invocation.scope, "system", event_id)

@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 
 from tests.support.turn_loop import CHILD, ROOT, Table, call, running
-from turnlog.agents.runtime.idempotency import hash_call_args
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.user_input import (
     answer_events,
     checked_answer_events,
@@ -20,6 +18,7 @@ from turnlog.events import (
     ApprovalDecision,
     ApprovalRequest,
     AwaitedCall,
+    EventDraft,
     Origin,
     Payload,
     Scope,
@@ -37,7 +36,7 @@ ASKS = call("inquire", args={"question": "Which?"})
 REMOVE = call("remove", args={"what": "weed"})
 WEIGH = call("weigh", executor="remote", args={"what": "grass"})
 PASS = call("handoff_to_writer", args={"prompt": "Write"})
-HASH = hash_call_args(REMOVE.args)
+HASH = REMOVE.args_hash
 NOW_MS = 1_767_875_696_000
 
 
@@ -58,14 +57,14 @@ def waiting(*calls: ToolCall) -> Table:
 def test_a_message_opens_a_turn_of_its_own() -> None:
     for table in (Table(), running()):
         assert message_events(table.loop.tree, HELLO, "tr_9") == [
-            TurnEvent(HELLO, Scope(trace_id="tr_9"), "ui")
+            EventDraft(HELLO, Scope(trace_id="tr_9"), "ui")
         ]
 
 
 def test_a_message_during_a_wait_cancels_what_is_open_and_goes_to_who_waits() -> None:
     table = waiting(PAGE, WEIGH, REMOVE, PASS)
     *results, message = message_events(table.loop.tree, HELLO, "tr_9")
-    assert message == TurnEvent(HELLO, ROOT, "ui")
+    assert message == EventDraft(HELLO, ROOT, "ui")
     assert [item.payload.call_id for item in results] == ["confirm", "weigh", "remove", "handoff_to_writer"]  # type: ignore[attr-defined]
     assert {(item.scope.agent_id, item.origin) for item in results} == {("agt_root", "system")}
 
@@ -109,7 +108,7 @@ def decided(decision: Any, **fields: Any) -> ApprovalDecision:
     return ApprovalDecision(**{"call_id": "remove", "args_hash": HASH, "decision": decision} | fields)
 
 
-def posted(item: ToolCall, answer: Payload, *roles: str) -> list[TurnEvent]:
+def posted(item: ToolCall, answer: Payload, *roles: str) -> list[EventDraft]:
     table = waiting(item)
     return checked_answer_events(answer, *find_waiting_call(table.loop.tree, item.call_id), roles, NOW_MS)
 
@@ -128,14 +127,14 @@ def test_an_answer_that_fits_is_taken() -> None:
         (REMOVE, decided("deny", notes="no")),
     ):
         origin: Origin = "tool" if item is WEIGH else "ui"  # another process answers for a remote tool
-        assert posted(item, answer, "boss") == [TurnEvent(answer, ROOT, origin)]
+        assert posted(item, answer, "boss") == [EventDraft(answer, ROOT, origin)]
 
 
 def test_an_action_on_a_call_of_the_page_brings_its_result() -> None:
     form = UiAction(action=FormSubmit(form_id="f", values={"go": True}), call_id="confirm")
     assert posted(PAGE, form) == [
-        TurnEvent(form, ROOT, "ui"),
-        TurnEvent(result("confirm", result={"go": True}), ROOT, "ui"),
+        EventDraft(form, ROOT, "ui"),
+        EventDraft(result("confirm", result={"go": True}), ROOT, "ui"),
     ]
 
 

@@ -8,14 +8,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from turnlog.agents.runtime.approvals import (
-    build_approval_request,
-    check_decision,
-    check_tool_roles,
-    hash_call_args,
-)
+from turnlog.agents.runtime.approvals import build_approval_request, check_decision, check_tool_roles
 from turnlog.agents.tools import tool
 from turnlog.events import CATALOG, ApprovalDecision, ApprovalRequest, ErrorInfo, ToolCall
+from turnlog.events.tool import hash_args
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "calls" / "approvals.json").read_text())
 CALL = ToolCall(call_id="call_1", tool="erase", args={"ids": ["w1"]})
@@ -36,7 +32,7 @@ def test_a_request_names_call_arguments_risk_and_time() -> None:
     assert asked == ApprovalRequest(
         call_id="call_1",
         tool="erase",
-        args_hash=hash_call_args({"ids": ["w1"]}),
+        args_hash=hash_args({"ids": ["w1"]}),
         risk="db_write",
         reason="Delete entries.",
         expires_at="1970-01-01T00:01:02.000Z",
@@ -59,7 +55,7 @@ def test_what_is_not_said_follows_from_the_tool() -> None:
 @pytest.mark.parametrize("case", VECTORS, ids=lambda case: case["name"])
 def test_a_decision_is_judged(case: dict[str, Any]) -> None:
     asked = build_approval_request(erase, CALL, 2000) if case.get("asked", True) else None
-    decision = ApprovalDecision(call_id="call_1", args_hash=hash_call_args(CALL.args), decision="approve")
+    decision = ApprovalDecision(call_id="call_1", args_hash=CALL.args_hash, decision="approve")
     decision = structs.replace(decision, **case.get("decision", {}))
     call = structs.replace(CALL, **case.get("call", {}))
     found = check_decision(asked, decision, call, case.get("roles", ["coach"]), case.get("now_ms", 2000))

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from turnlog.agents.runtime import idempotency as module
-from turnlog.agents.runtime.idempotency import IdempotencyCache, find_idempotency_key, hash_call_args
+from turnlog.agents.runtime.idempotency import IdempotencyCache, find_idempotency_key
 from turnlog.events import (
     CATALOG,
     AgentEnd,
@@ -18,6 +18,7 @@ from turnlog.events import (
     decode_envelope,
     encode_envelope,
 )
+from turnlog.events.tool import hash_args
 
 
 class Session:
@@ -134,9 +135,9 @@ def test_the_largest_are_forgotten_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_equal_arguments_have_one_hash() -> None:
     one: dict[str, Any] = {"b": [1, {"d": None, "c": "é"}], "a": 1.5}
     other = msgspec.json.decode(b'{"a": 1.5, "b": [1, {"c": "\\u00e9", "d": null}]}')
-    assert hash_call_args(one) == hash_call_args(other)
-    assert len({hash_call_args(args) for args in ({}, {"a": 1}, {"a": "1"}, {"a": [1]}, {"a": None})}) == 5
-    assert len(hash_call_args(one)) == 32
+    assert hash_args(one) == hash_args(other)
+    assert len({hash_args(args) for args in ({}, {"a": 1}, {"a": "1"}, {"a": [1]}, {"a": None})}) == 5
+    assert len(hash_args(one)) == 32
 
 
 def test_calls_agent_ended_without_a_result_forgets_its_open_calls() -> None:

@@ -10,9 +10,8 @@ from tests.support.agent_logs import lawful
 from tests.support.agent_vectors import event_of, stop
 from tests.support.limited_session import LIMIT_S, PROBLEM, on_clock, opened, ring
 from tests.support.manual_clock import run_on_clock
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.errors import StoreError
-from turnlog.events import Event, Scope, UiMessage
+from turnlog.events import Event, EventDraft, Scope, UiMessage
 from turnlog.log import Log
 
 
@@ -91,7 +90,7 @@ async def test_a_message_at_the_last_moment_has_the_next_turn() -> None:
     async with opened(Late) as scene:
         await scene.send("hang")
         await scene.until("block.delta")
-        message = event_of(TurnEvent(UiMessage(text="end"), Scope(trace_id="tr_late"), "ui"))
+        message = event_of(EventDraft(UiMessage(text="end"), Scope(trace_id="tr_late"), "ui"))
         scene.log.before = lambda: [message]
         await scene.passes(LIMIT_S)
         await scene.until("agent.end", 2)

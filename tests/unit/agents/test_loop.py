@@ -14,7 +14,6 @@ from turnlog.agents.runtime.turn_loop import (
     RequestApproval,
     RunTool,
     StopTurns,
-    TurnEvent,
 )
 from turnlog.events import (
     AgentEnd,
@@ -29,6 +28,7 @@ from turnlog.events import (
     BlockEnd,
     BlockStart,
     Cost,
+    EventDraft,
     File,
     Payload,
     Scope,
@@ -385,18 +385,18 @@ def replied(*calls: str, stop: Any = "end_turn", text: str = "Said.") -> tuple[R
 
 def finished(
     table: Table, reply: ReplyBuilder, ending: list[Payload], price: Cost | None = None
-) -> list[TurnEvent]:
+) -> list[EventDraft]:
     return table.loop.completion_events(table.invocation, reply, ending, price)
 
 
-def ends(items: list[TurnEvent]) -> list[AgentEnd]:
+def ends(items: list[EventDraft]) -> list[AgentEnd]:
     return [item.payload for item in items if isinstance(item.payload, AgentEnd)]
 
 
 def test_a_reply_with_calls_or_a_pause_ends_with_its_usage() -> None:
     for calls, stop in ((["look"], "tool_use"), ([], "pause_turn")):
         items = finished(running(), *replied(*calls, stop=stop))
-        assert items[-1] == TurnEvent(AgentUsage(model="unknown", usage=SPENT), ROOT, "system")
+        assert items[-1] == EventDraft(AgentUsage(model="unknown", usage=SPENT), ROOT, "system")
         assert ends(items) == []
 
 
@@ -456,7 +456,7 @@ def test_the_end_of_a_called_agent_answers_its_caller_in_the_same_batch() -> Non
     child = table.loop.tree.open["agt_child"]
     end, answer = table.loop.completion_events(child, *replied(), None)[-2:]
     assert isinstance(end.payload, AgentEnd)
-    assert answer == TurnEvent(
+    assert answer == EventDraft(
         ToolResult(call_id="scout", tool="scout", ok=True, result="Said."), ROOT, "tool"
     )
     problem = SessionError(code="overloaded_error", message="Busy.")

@@ -8,13 +8,13 @@ import pytest
 
 from tests.unit.log.delegates import scenario
 from turnlog.agents.runtime.session_writer import NoAppState, SessionWriter
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.errors import Conflict, RuleError, RulesDidNotConverge
 from turnlog.events import (
     CATALOG,
     BlockDelta,
     Envelope,
     Event,
+    EventDraft,
     Payload,
     Scope,
     SessionTitle,
@@ -79,7 +79,7 @@ async def desk(books: Books | None, *between: Payload) -> Desk:
     return Desk(log, books, *between)
 
 
-WORDS = [TurnEvent(UiMessage(text="b"), HERE, "ui"), TurnEvent(UiMessage(text="c"), HERE, "ui")]
+WORDS = [EventDraft(UiMessage(text="b"), HERE, "ui"), EventDraft(UiMessage(text="c"), HERE, "ui")]
 DELTA, TITLE = BlockDelta(block_id="b1", text="x"), SessionTitle(title="t")
 
 
@@ -151,7 +151,7 @@ async def test_an_id_that_is_taken_is_not_tried_for_ever() -> None:
     ("items", "scope"), [(WORDS, Scope(trace_id="tr_1", channel="front")), ([], Scope())]
 )
 def test_rules_that_cannot_be_followed_are_said_in_the_turn_of_the_batch(
-    fault: RuleError, code: str, items: list[TurnEvent], scope: Scope
+    fault: RuleError, code: str, items: list[EventDraft], scope: Scope
 ) -> None:
     def fail(_: int) -> list[Event]:
         raise fault

@@ -12,7 +12,6 @@ import pytest
 
 from tests.support.limits import HANG_S
 from turnlog.agents.remote.executor import CURSOR_PAST_END, RECONNECT, RemoteExecutor
-from turnlog.agents.runtime.idempotency import hash_call_args
 from turnlog.agents.runtime.user_input import remote_answer_id
 from turnlog.agents.tool_context import ToolContext, WaitForInput
 from turnlog.agents.tools import ImageContent, Tool, tool
@@ -29,6 +28,7 @@ from turnlog.events import (
     UiMessage,
     encode_envelope,
 )
+from turnlog.events.tool import hash_args
 from turnlog.wire import sse
 
 HEARTBEAT = sse.encode(b'{"type":"heartbeat"}', event="heartbeat")
@@ -354,7 +354,7 @@ def test_a_repeat_with_a_key_is_answered_from_the_log() -> None:
 
 def test_what_needs_approval_waits_for_it() -> None:
     def decided(call_id: str, decision: Any = "approve", args: Any = None) -> ApprovalDecision:
-        return ApprovalDecision(call_id=call_id, args_hash=hash_call_args(args or {}), decision=decision)
+        return ApprovalDecision(call_id=call_id, args_hash=hash_args(args or {}), decision=decision)
 
     async def work() -> None:
         calls = [call("wrong"), call("denied"), call("open"), call("given")]

@@ -9,7 +9,6 @@ from tests.support.turn_loop import call, running
 from tests.unit.agents.test_run import run_now, saying
 from turnlog.agents import ToolUse, tool
 from turnlog.agents.run import build_checked_answer
-from turnlog.agents.runtime.idempotency import hash_call_args
 from turnlog.errors import InvalidEvent, StoreError
 from turnlog.events import ApprovalRequest, Entry
 from turnlog.log import Log
@@ -56,7 +55,7 @@ def test_what_has_expired_cannot_be_approved(expires_at: str | None, in_time: bo
         ApprovalRequest(
             call_id="remove",
             tool="remove",
-            args_hash=hash_call_args(CALL.args),
+            args_hash=CALL.args_hash,
             risk="high",
             expires_at=expires_at,
         )

@@ -3,14 +3,13 @@
 from tests.support.agent_logs import Ledger
 from tests.support.agent_vectors import event_of
 from tests.support.limited_session import LIMIT_S, Scene, on_clock, opened
-from turnlog.agents.runtime.turn_loop import TurnEvent
-from turnlog.events import Scope, UiCommand
+from turnlog.events import EventDraft, Scope, UiCommand
 from turnlog.events.ui import Stop
 
 
 async def stop(scene: Scene, channel: str | None) -> None:
     """A member of a channel stops what runs, and the driver has seen it."""
-    item = TurnEvent(UiCommand(command=Stop()), Scope(channel=channel), "ui")
+    item = EventDraft(UiCommand(command=Stop()), Scope(channel=channel), "ui")
     await scene.log.append(scene.session, [event_of(item)])
     await scene.driver.wait_for_head()
     async with scene.driver._decision_lock:
@@ -94,7 +93,7 @@ async def test_a_stop_that_a_process_did_not_live_to_carry_out_is_the_channels_o
         await scene.send("confirm", channel="seller")
         await scene.until("tool.await", 2)
         await scene.driver.close()
-        item = TurnEvent(UiCommand(command=Stop()), Scope(channel="seller"), "ui")
+        item = EventDraft(UiCommand(command=Stop()), Scope(channel="seller"), "ui")
         await scene.log.append(scene.session, [event_of(item)])
         after = Scene(scene.log, scene.session)
         await after.driver.open()

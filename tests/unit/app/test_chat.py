@@ -9,12 +9,11 @@ from tests.unit.app.desk import ADA, BOB, ROOT, Desk, bodies, desk, play
 from turnlog import Agent, App
 from turnlog.agents import Scripted
 from turnlog.agents.runtime.session_writer import NoAppState, SessionWriter
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.app import ClientEvent, Membership, Roles
 from turnlog.app.app_state import SessionAppState
 from turnlog.app.messages import Chat, SendResult
 from turnlog.errors import Conflict
-from turnlog.events import Envelope, Event, Payload, Scope, UiMessage, Vocabulary
+from turnlog.events import Envelope, Event, EventDraft, Payload, Scope, UiMessage, Vocabulary
 from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore
 from turnlog.state.history import Message
@@ -304,7 +303,7 @@ def test_of_two_batches_at_one_moment_the_second_is_seen_with_the_first(
         log = Log(MemoryStore())
         session = await log.create("notes")
         writing = Writing(SessionAppState(make(), session) if bound else NoAppState(), log, session)
-        await writing.pen.append_with_rules([TurnEvent(Note(text="mine"), Scope(), "model")], writing.look)
+        await writing.pen.append_with_rules([EventDraft(Note(text="mine"), Scope(), "model")], writing.look)
         page = await log.read(session)
         assert ([row.type for row in page], writing.looks) == (types, looks)
         if bound:

@@ -42,7 +42,7 @@ def test_closing_of_an_agent_with_the_largest_sums_gives_events_that_can_be_buil
     for seq, payload in enumerate([AgentStart(name="A", via="prompt"), usage, usage, usage]):
         tree.apply(*entry(payload, AT, seq))
     for item in build_closing_events(tree, "error", "It stopped.", keep_waiting=False):
-        CATALOG.build_event(item.payload, id=item.id, origin="system", scope=item.scope)
+        assert item.build(CATALOG, "evt_unused").id == item.id
 
 
 def test_meters_with_the_largest_sums_saturate() -> None:

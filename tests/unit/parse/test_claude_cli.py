@@ -17,7 +17,6 @@ from tests.support.claude_vectors import (
 )
 from tests.support.coverage_pause import without_coverage
 from tests.support.tables import check_laws
-from turnlog.agents.runtime.idempotency import hash_call_args
 from turnlog.events import (
     AgentEnd,
     AgentStart,
@@ -34,6 +33,7 @@ from turnlog.events import (
     Usage,
 )
 from turnlog.events.payload import MAX_COUNT
+from turnlog.events.tool import hash_args
 from turnlog.parse import CliParser, SentMessage
 from turnlog.parse.blocks import MAX_REPLY_CHARS
 from turnlog.parse.claude.agents import MAX_KNOWN_CALLERS, MAX_OPEN_AGENTS, MAX_OPEN_CALLS
@@ -172,7 +172,7 @@ def test_a_message_that_no_turn_took_up_stays_pending() -> None:
 
 
 def approved(parser: CliParser, decision: Any, args: Data, **more: Any) -> Data | None:
-    decided = ApprovalDecision(call_id="toolu_1", args_hash=hash_call_args(args), decision=decision)
+    decided = ApprovalDecision(call_id="toolu_1", args_hash=hash_args(args), decision=decision)
     line = parser.decide(decided, **more)
     return json.loads(line)["response"] if line else None
 
@@ -182,7 +182,7 @@ def test_a_permission_is_bound_to_its_call_and_arguments_and_counts_once() -> No
     said = fed(parser, init(), assistant(use("toolu_1", command="ls")), permission("toolu_1", command="ls"))
     request = said[-1].payload
     assert isinstance(request, ApprovalRequest)
-    assert request.args_hash == hash_call_args({"command": "ls"})
+    assert request.args_hash == hash_args({"command": "ls"})
     assert approved(parser, "approve", {"command": "rm"}) is None
     wanted = {"behavior": "allow", "updatedInput": {"command": "ls"}}
     assert approved(parser, "approve", {"command": "ls"}) == {

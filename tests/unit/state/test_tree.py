@@ -20,6 +20,7 @@ from turnlog.events import (
     BlockDelta,
     BlockEnd,
     BlockStart,
+    EventDraft,
     Origin,
     Payload,
     ProcessEnd,
@@ -34,7 +35,7 @@ from turnlog.events import (
     Usage,
 )
 from turnlog.events.payload import ANY_ORIGIN
-from turnlog.state.closing import ClosingEvent, build_cancelled_result, build_closing_events, closing_id
+from turnlog.state.closing import build_closing_events, closing_id
 from turnlog.state.tree import QueuedTurn, Tree, scope_without_actor
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "tree.json"
@@ -56,20 +57,20 @@ def grown(items: list[Item]) -> Tree:
     return tree
 
 
-def close(tree: Tree, *, keep_waiting: bool) -> list[ClosingEvent]:
+def close(tree: Tree, *, keep_waiting: bool) -> list[EventDraft]:
     return build_closing_events(tree, "error", "It stopped.", keep_waiting=keep_waiting)
 
 
-def after(items: list[Item], closings: list[ClosingEvent]) -> Tree:
+def after(items: list[Item], closings: list[EventDraft]) -> Tree:
     return grown(items + closing_log(closings, len(items)))
 
 
-def written(closings: list[ClosingEvent], expected: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def written(closings: list[EventDraft], expected: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Closing events as a vector writes them; `closes` stands only where the id is the one it gives."""
     names = {closes_id(item["closes"]): item["closes"] for item in expected}
     return [
         {
-            "closes": names.get(item.id),
+            "closes": names.get(item.id or ""),
             "type": envelope.type,
             "agent_id": envelope.agent_id,
             "payload": json.loads(bytes(envelope.payload)),
@@ -255,7 +256,7 @@ def test_an_agent_does_not_wait_while_a_tool_of_its_runs() -> None:
     tree = grown(items)
     assert (tree.waiting_agents(), tree.agents_asking_page()) == (set(), [])
     [answer] = close(tree, keep_waiting=True)
-    assert answer.payload == build_cancelled_result(tool, "It stopped.")
+    assert answer.payload == ToolResult.cancelled(tool, "It stopped.")
     assert after(items, [answer]).agents_asking_page() == ["agt_1"]
 
 
@@ -331,7 +332,7 @@ def test_closing_ids_name_what_is_closed() -> None:
 
 
 def test_a_cancelled_call_says_why() -> None:
-    assert msgspec.to_builtins(build_cancelled_result(CALL, "It stopped.")) == {
+    assert msgspec.to_builtins(ToolResult.cancelled(CALL, "It stopped.")) == {
         "call_id": "call_1",
         "tool": "confirm",
         "ok": False,

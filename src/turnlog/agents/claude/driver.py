@@ -26,7 +26,6 @@ from turnlog.agents.claude.prompts import Prompt, PromptQueue
 from turnlog.agents.runtime.agent_driver import STOPPED_MESSAGE, ignore_event
 from turnlog.agents.runtime.session_follower import SessionFollower
 from turnlog.agents.runtime.session_writer import AppState, SessionWriter
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.turn_timeout import Trace, TurnTimers, running_turns
 from turnlog.agents.runtime.user_input import CANCELLED_BY_MESSAGE
 from turnlog.errors import CallerError, SessionClosed, StoreError
@@ -147,7 +146,7 @@ class ClaudeDriver:
             notices.append(ProcessEnd(process="server", reason="process_crash", pid=dead_server.pid))
         if pid is not None:
             notices.append(ProcessStart(process="server", pid=pid, demo_mode=self._claude_code.demo_mode))
-        await self._append([TurnEvent(notice, Scope(), "system") for notice in notices])
+        await self._append([EventDraft(notice, Scope(), "system") for notice in notices])
         await self._replay_to_head()
         await self.writer.append_with_rules([], self._replay_to_head, "apply")
         await self._replay_to_head()
@@ -169,7 +168,7 @@ class ClaudeDriver:
             await self._close_open("error", SHUTDOWN_ERROR.message)
             if self.tree.server_process is not None:
                 end = ProcessEnd(process="server", reason="server_shutdown")
-                await self._append([TurnEvent(end, Scope(), "system")])
+                await self._append([EventDraft(end, Scope(), "system")])
         self._follower.notify()
 
     async def _end_process(self) -> None:
@@ -372,7 +371,7 @@ class ClaudeDriver:
             self._process_run.abandoned_traces |= dict.fromkeys(self._prompts.pending, "cancelled")
             self._process_run.terminate("user_ended")
         else:
-            items: list[TurnEvent] = []
+            items: list[EventDraft] = []
             for prompt in self._prompts.pending.values():
                 items += self._close_unanswered(prompt, "cancelled")
             await self._append(items)
@@ -448,7 +447,7 @@ class ClaudeDriver:
             scope = prompt.scope if prompt else Scope()
             problem = SessionError(code=code, message=f"The process cannot be started: {error.args[-1]}.")
             closings = self._close_unanswered(prompt, "error") if prompt else []
-            await self._append([TurnEvent(problem, scope, "system"), *closings])
+            await self._append([EventDraft(problem, scope, "system"), *closings])
             return None
 
         parser = CliParser(new_id, self._claude_code.name, self._tags, self._claude_code.tool_effects)
@@ -472,7 +471,7 @@ class ClaudeDriver:
     async def _run_process(self, process_run: ProcessRun, start_event: ProcessStart) -> None:
         """Append the start of a process, all its output, and its end."""
         try:
-            await self._append([TurnEvent(start_event, Scope(), "system")])
+            await self._append([EventDraft(start_event, Scope(), "system")])
             async for chunk in process_run.process.chunks():
                 self._last_active_s = asyncio.get_running_loop().time()
                 await self._append_output(process_run, process_run.parser.feed(chunk))
@@ -515,7 +514,7 @@ class ClaudeDriver:
             idle_s = self._claude_code.inactivity_s
             message = f"Nothing happened for {idle_s:g} s; the next message starts a process."
             problem = SessionError(code="inactivity_timeout", message=message, retriable=True)
-            items.append(TurnEvent(problem, Scope(), "system"))
+            items.append(EventDraft(problem, Scope(), "system"))
         end = ProcessEnd(
             process="model",
             reason=process_run.reason or "process_crash",
@@ -525,22 +524,22 @@ class ClaudeDriver:
         self._process_run = None
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        await self._append([*items, TurnEvent(end, Scope(), "system")])
+        await self._append([*items, EventDraft(end, Scope(), "system")])
 
-    def _closing_events(self, process_run: ProcessRun) -> list[TurnEvent]:
+    def _closing_events(self, process_run: ProcessRun) -> list[EventDraft]:
         """Build the ends of what a process has started."""
         # the log has refused an event, so it knows less than the parser: the tree decides what is open
         if process_run.fault is UNWRITABLE_ERROR:
             problem = SessionError(code=process_run.fault.code, message=process_run.fault.message)
             ends = build_closing_events(self.tree, "error", process_run.fault.message, keep_waiting=False)
             return [
-                TurnEvent(problem, Scope(), "system"),
-                *(TurnEvent(end.payload, end.scope, "system") for end in ends),
+                EventDraft(problem, Scope(), "system"),
+                *(EventDraft(end.payload, end.scope, "system") for end in ends),
             ]
         outcome: StopReason = "error" if process_run.reason in (None, "server_shutdown") else "cancelled"
         return list(filter_output(process_run, process_run.parser.flush(process_run.fault, outcome)))
 
-    def _handle_undelivered(self, process_run: ProcessRun, trace: str, prompt: Prompt) -> list[TurnEvent]:
+    def _handle_undelivered(self, process_run: ProcessRun, trace: str, prompt: Prompt) -> list[EventDraft]:
         """Build the end of a turn whose prompt a process did not answer; nothing if it is sent again."""
         if trace in process_run.abandoned_traces:
             return self._close_unanswered(prompt, process_run.abandoned_traces[trace])
@@ -550,15 +549,15 @@ class ClaudeDriver:
         if self._attempts[trace] < MAX_ATTEMPTS:
             return []
         problem = SessionError(code="process_exited", message=PROCESS_DIED_MESSAGE)
-        return [TurnEvent(problem, prompt.scope, "system"), *self._close_unanswered(prompt, "error")]
+        return [EventDraft(problem, prompt.scope, "system"), *self._close_unanswered(prompt, "error")]
 
-    def _close_unanswered(self, prompt: Prompt, reason: StopReason) -> list[TurnEvent]:
+    def _close_unanswered(self, prompt: Prompt, reason: StopReason) -> list[EventDraft]:
         """Build the start and the end of a turn that no process will answer."""
         scope = structs.replace(
             prompt.scope, agent_id=new_id("agt_"), agent_name=self._claude_code.name, depth=0
         )
         start = AgentStart(name=self._claude_code.name, via="prompt", source_session=self._source_session)
-        return [TurnEvent(start, scope, "system"), TurnEvent(AgentEnd(stop_reason=reason), scope, "system")]
+        return [EventDraft(start, scope, "system"), EventDraft(AgentEnd(stop_reason=reason), scope, "system")]
 
     def _check_idle(self, process_run: ProcessRun) -> None:
         """Stop a process that is idle; while it works or waits for an answer it is not."""
@@ -575,9 +574,9 @@ class ClaudeDriver:
 
     async def _append_error(self, code: str, message: str, scope: Scope = Scope()) -> None:  # noqa: B008
         problem = SessionError(code=code, message=message, retriable=code == "turn_timeout")
-        await self._append([TurnEvent(problem, scope, "system")])
+        await self._append([EventDraft(problem, scope, "system")])
 
-    async def _append(self, items: Iterable[TurnEvent]) -> int:
+    async def _append(self, items: Iterable[EventDraft]) -> int:
         return await self.writer.append(items, self.tree.last_seq)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

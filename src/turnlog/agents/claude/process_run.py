@@ -7,7 +7,6 @@ from typing import Literal
 from msgspec import structs
 
 from turnlog.agents.claude.process import ClaudeProcess
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.agents.runtime.turn_timeout import Trace
 from turnlog.events import AgentEnd, ErrorInfo, EventDraft, ToolResult
 from turnlog.events.agent import StopReason
@@ -43,7 +42,7 @@ class ProcessRun:
         self.process.terminate()
 
 
-def filter_output(process_run: ProcessRun, events: Iterable[EventDraft]) -> Iterator[TurnEvent]:
+def filter_output(process_run: ProcessRun, events: Iterable[EventDraft]) -> Iterator[EventDraft]:
     """Drop results that the log has already, and set the stop reason of turns that ran too long."""
     for draft in events:
         payload, scope = draft.payload, draft.scope
@@ -52,4 +51,4 @@ def filter_output(process_run: ProcessRun, events: Iterable[EventDraft]) -> Iter
         is_failed_end = isinstance(payload, AgentEnd) and payload.stop_reason in ("cancelled", "error")
         if is_failed_end and scope.trace_id in process_run.timed_out_traces:
             payload = structs.replace(payload, stop_reason="timeout")
-        yield TurnEvent(payload, scope, draft.origin)
+        yield EventDraft(payload, scope, draft.origin)

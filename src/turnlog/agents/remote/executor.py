@@ -32,7 +32,6 @@ from turnlog.agents.remote.server_client import (
 from turnlog.agents.retry import RetryPolicy
 from turnlog.agents.runtime.approvals import check_tool_roles
 from turnlog.agents.runtime.executor import Executor, HungTools
-from turnlog.agents.runtime.idempotency import hash_call_args
 from turnlog.agents.runtime.user_input import remote_answer_id
 from turnlog.agents.tool_context import ToolContext, WaitForInput
 from turnlog.agents.tools import Tool, error_result
@@ -228,7 +227,7 @@ class RemoteExecutor:
         pending_call = self._pending.get(decision.call_id)
         if pending_call is None or decision.decision != "approve":
             return
-        if decision.args_hash == hash_call_args(pending_call.call.args):
+        if decision.args_hash == pending_call.call.args_hash:
             self._pending[decision.call_id] = pending_call._replace(approved=True)
 
     def _on_result(self, _: Envelope, result: ToolResult) -> None:

@@ -44,7 +44,6 @@ from turnlog.agents.runtime.turn_loop import (
     RunTool,
     StartCallTimer,
     StopTurns,
-    TurnEvent,
     TurnLoop,
     model_events,
 )
@@ -59,6 +58,7 @@ from turnlog.events import (
     BlockRetract,
     Catalog,
     Envelope,
+    EventDraft,
     Payload,
     ProcessEnd,
     ProcessStart,
@@ -75,7 +75,7 @@ from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, Page, Row
 from turnlog.parse.reply import ReplyBuilder, tag_parser_factory
-from turnlog.state.closing import ClosingEvent, build_closing_events
+from turnlog.state.closing import build_closing_events
 from turnlog.state.content_parts import text_part
 from turnlog.state.history import History, Message
 from turnlog.state.tree import Invocation, Tree, restrict_to_turns
@@ -165,7 +165,7 @@ class AgentDriver:
         stopped = self.tree.traces_to_stop
         await self._follower.append_closings(lambda: self._cancel_events(stopped), self._replay_to_head)
         await self._close_open("error", "The server stopped while this was running.", keep_waiting=True)
-        await self._append([TurnEvent(notice, Scope(), "system") for notice in notices])
+        await self._append([EventDraft(notice, Scope(), "system") for notice in notices])
         await self._replay_to_head()
         await self.writer.append_with_rules([], self._replay_to_head, "apply")
         await self._replay_to_head()
@@ -192,7 +192,7 @@ class AgentDriver:
             await self._close_open("error", "The server was stopped.", keep_waiting=True)
             if self.tree.server_process is not None:
                 end = ProcessEnd(process="server", reason="server_shutdown")
-                await self._append([TurnEvent(end, Scope(), "system")])
+                await self._append([EventDraft(end, Scope(), "system")])
         self._follower.notify()
 
     # following
@@ -396,7 +396,7 @@ class AgentDriver:
             return
 
         async def append_progress(payloads: list[Payload]) -> None:
-            await self._append([TurnEvent(payload, scope, "tool") for payload in payloads])
+            await self._append([EventDraft(payload, scope, "tool") for payload in payloads])
 
         context = ToolContext(
             call,
@@ -411,24 +411,24 @@ class AgentDriver:
         result = await self._executor.run(tool, call, context)
         if isinstance(result, WaitForInput):
             question = build_awaited_call(tool, call, result.questions)
-            await self._append([TurnEvent(ToolAwait(calls=(question,)), scope, "system")])
+            await self._append([EventDraft(ToolAwait(calls=(question,)), scope, "system")])
         else:
             await self._append_result(result, call, scope)
 
     async def _append_result(self, result: ToolResult, call: ToolCall, scope: Scope) -> None:
         try:
-            await self._append([TurnEvent(result, scope, "tool")])
+            await self._append([EventDraft(result, scope, "tool")])
         except InvalidEvent:
             log.exception("the result of %s cannot be appended", call.tool)
             message = f"the result of {call.tool} cannot be written"
-            await self._append([TurnEvent(error_result(call, "EXECUTION_ERROR", message), scope, "tool")])
+            await self._append([EventDraft(error_result(call, "EXECUTION_ERROR", message), scope, "tool")])
 
     async def request_approval(self, effect: RequestApproval) -> None:
         invocation = self.tree.open[effect.agent_id]
         tool = self._turn_loop.agent_of(invocation).find_tool(effect.call.tool)
         assert tool is not None
         request = build_approval_request(tool, effect.call, now_ms())
-        await self._append([TurnEvent(request, invocation.scope, "system")])
+        await self._append([EventDraft(request, invocation.scope, "system")])
         self._spawn(self._expire_approval(invocation.scope, request), invocation.scope.trace_id)
 
     async def _expire_approval(self, scope: Scope, request: ApprovalRequest) -> None:
@@ -442,7 +442,7 @@ class AgentDriver:
             decision = ApprovalDecision(
                 call_id=request.call_id, args_hash=request.args_hash, decision="expired"
             )
-            await self._append([TurnEvent(decision, scope, "system")])
+            await self._append([EventDraft(decision, scope, "system")])
 
     async def start_call_timer(self, effect: StartCallTimer) -> None:
         scope = self.tree.open[effect.agent_id].scope
@@ -452,7 +452,7 @@ class AgentDriver:
         await asyncio.sleep(timeout_s)
         message = f"{call.tool} took longer than {timeout_s:g} s, or no executor has it"
         result = error_result(call, "TIMEOUT", message)
-        event = self.writer.build_event(TurnEvent(result, scope, "tool"))
+        event = self.writer.build_event(EventDraft(result, scope, "tool"))
 
         async def make_plan() -> AppendPlan | None:
             # an executor may answer at this moment: then the call is not open any more
@@ -480,11 +480,11 @@ class AgentDriver:
         await self._close_open("cancelled", STOPPED_MESSAGE)
         await self._execute(self._turn_loop.start_next_turn())
 
-    def _cancel_events(self, traces: Collection[Trace]) -> list[ClosingEvent]:
+    def _cancel_events(self, traces: Collection[Trace]) -> list[EventDraft]:
         stopped_tree = restrict_to_turns(self.tree, traces)
         return build_closing_events(stopped_tree, "cancelled", STOPPED_MESSAGE, keep_waiting=False)
 
-    async def _end_turns(self, traces: Collection[Trace], closings: Callable[[], list[ClosingEvent]]) -> None:
+    async def _end_turns(self, traces: Collection[Trace], closings: Callable[[], list[EventDraft]]) -> None:
         """Cancel the tasks of some turns and close what they left open; other turns continue."""
         await self._cancel_tasks([task for task, trace in self._tasks.items() if trace in traces])
         await self._read_to_head(traces)
@@ -528,7 +528,7 @@ class AgentDriver:
 
     # appending
 
-    async def _append(self, items: Iterable[TurnEvent]) -> int:
+    async def _append(self, items: Iterable[EventDraft]) -> int:
         """Append a batch. Return the seq of its last event."""
         return await self.writer.append(items, self.tree.last_seq)
 

@@ -8,15 +8,12 @@ because it is about another call or its sender lacks the role, and the call keep
 from collections.abc import Collection
 from math import isinf
 
-from turnlog.agents.runtime.idempotency import hash_call_args
 from turnlog.agents.tools import Tool
 from turnlog.events import ApprovalDecision, ApprovalRequest, ErrorInfo, ToolCall
 from turnlog.events.envelope import format_timestamp
 from turnlog.events.roles import add_implied_roles
 
 MAX_ROLES_SHOWN = 8  # roles that a message names
-
-__all__ = ["build_approval_request", "check_decision", "check_tool_roles", "hash_call_args"]
 
 
 def check_tool_roles(tool: Tool, roles: Collection[str]) -> ErrorInfo | None:
@@ -33,7 +30,7 @@ def build_approval_request(tool: Tool, call: ToolCall, now_ms: int) -> ApprovalR
     return ApprovalRequest(
         call_id=call.call_id,
         tool=call.tool,
-        args_hash=hash_call_args(call.args),
+        args_hash=call.args_hash,
         risk=tool.risk or tool.kind,
         reason=tool.description.partition("\n")[0] or None,
         expires_at=expires_at,
@@ -53,7 +50,7 @@ def check_decision(
         return invalid_decision("no approval of this call is asked for", "call_id")
     if not decision.call_id == request.call_id == call.call_id:
         return invalid_decision("the decision is about another call", "call_id")
-    if not decision.args_hash == request.args_hash == hash_call_args(call.args):
+    if not decision.args_hash == request.args_hash == call.args_hash:
         return invalid_decision("the decision is about other arguments", "args_hash")
     if decision.decision == "expired" or is_approval_expired(request, now_ms):
         return ErrorInfo(code="DENIED", message="the approval has expired", details={"reason": "expired"})

@@ -8,8 +8,7 @@ its agent ends.
 """
 
 from dataclasses import dataclass, field
-from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -33,7 +32,7 @@ class CachedResult(NamedTuple):
 
     def replay(self, call: ToolCall) -> ToolResult:
         """Return the result of another call with this key, or an error if its arguments differ."""
-        if hash_call_args(call.args) == self.args_hash:
+        if call.args_hash == self.args_hash:
             return structs.replace(self.result, call_id=call.call_id)
         error = ErrorInfo(
             code="VALIDATION_ERROR",
@@ -75,7 +74,7 @@ class IdempotencyCache:
     def add_pending(self, call: ToolCall, result: ToolResult) -> None:
         """Remember a successful result until its event is in the log."""
         size_bytes = len(msgspec.json.encode(result))
-        cached = CachedResult(hash_call_args(call.args), result, size_bytes)
+        cached = CachedResult(call.args_hash, result, size_bytes)
         self._pending_results[idempotency_cache_key(call)] = cached
         trim_cache(self._pending_results)
 
@@ -83,7 +82,7 @@ class IdempotencyCache:
         key = idempotency_cache_key(call)
         if key in self.results:
             return  # the first result counts
-        self.results[key] = CachedResult(hash_call_args(call.args), result, size_bytes)
+        self.results[key] = CachedResult(call.args_hash, result, size_bytes)
         trim_cache(self.results)
 
 
@@ -102,8 +101,3 @@ def find_idempotency_key(call: ToolCall) -> str | None:
 
 def idempotency_cache_key(call: ToolCall) -> CacheKey:
     return call.tool, find_idempotency_key(call) or ""
-
-
-def hash_call_args(args: dict[str, Any]) -> str:
-    """Return a hash that is equal for equal JSON, in any order of the keys."""
-    return sha256(msgspec.json.encode(args, order="deterministic")).hexdigest()[:HASH_DIGITS]

@@ -13,12 +13,10 @@ from typing import Any
 
 from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_unchanged
 from turnlog.agents.runtime.session_writer import SessionWriter
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.errors import SessionClosed, Unavailable
-from turnlog.events import Envelope
+from turnlog.events import Envelope, EventDraft
 from turnlog.log import Log, Row
 from turnlog.log.wakeup import Wakeup
-from turnlog.state.closing import ClosingEvent
 from turnlog.state.tree import Tree
 
 log = logging.getLogger("turnlog.agents")
@@ -115,7 +113,7 @@ class SessionFollower:
         return self._tree.last_seq
 
     async def append_closings(
-        self, closings: Callable[[], list[ClosingEvent]], refresh: Callable[[], Awaitable[Any]]
+        self, closings: Callable[[], list[EventDraft]], refresh: Callable[[], Awaitable[Any]]
     ) -> None:
         """Append closing events. If an answer arrives at the same moment, refresh and compute them again."""
 
@@ -123,10 +121,7 @@ class SessionFollower:
             items = closings()
             if not items:
                 return None
-            events = [
-                self._writer.build_event(TurnEvent(item.payload, item.scope, "system"), item.id)
-                for item in items
-            ]
+            events = [self._writer.build_event(item) for item in items]
             last = self._tree.last_seq
             return AppendPlan(events, last, {"expected_last": last})
 

@@ -15,9 +15,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_unchanged
-from turnlog.agents.runtime.turn_loop import TurnEvent
 from turnlog.errors import RuleError, SessionDamaged, StoreError, Unavailable
-from turnlog.events import Catalog, Envelope, Event, Payload, Scope, SessionError, UnknownPayload
+from turnlog.events import Catalog, Envelope, Event, EventDraft, Payload, Scope, SessionError, UnknownPayload
 from turnlog.ids import new_id
 from turnlog.log import Log
 from turnlog.state.rules import Phase
@@ -75,10 +74,10 @@ class SessionWriter:
         self.durable_count = 0  # of the durable events that the application's state has
         self._pauses_s = PAUSES_S
 
-    def build_event(self, item: TurnEvent, event_id: str | None = None) -> Event:
+    def build_event(self, item: EventDraft, event_id: str | None = None) -> Event:
         return item.build(self._catalog, event_id or new_id("evt_"))
 
-    async def append(self, items: Iterable[TurnEvent], last: int) -> int:
+    async def append(self, items: Iterable[EventDraft], last: int) -> int:
         """Append a batch; return the seq of its last event, or `last` for an empty batch."""
         seqs = await self.write([self.build_event(item) for item in items])
         return seqs[-1] if seqs else last
@@ -106,7 +105,7 @@ class SessionWriter:
                 return seqs
 
     async def append_with_rules(
-        self, items: Sequence[TurnEvent], refresh: Callable[[], Awaitable[int]], phase: Phase = "submit"
+        self, items: Sequence[EventDraft], refresh: Callable[[], Awaitable[int]], phase: Phase = "submit"
     ) -> int:
         """Append a batch and the events that rules emit. Return the seq of the batch's own last event.
 
@@ -139,4 +138,4 @@ class SessionWriter:
             scope = events[-1].scope if events else Scope()
             problem = SessionError(code=error.code, message=str(error))
             turn_scope = Scope(trace_id=scope.trace_id, channel=scope.channel)
-            return [self.build_event(TurnEvent(problem, turn_scope, "system"))]
+            return [self.build_event(EventDraft(problem, turn_scope, "system"))]

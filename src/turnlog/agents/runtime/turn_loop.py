@@ -35,11 +35,10 @@ from turnlog.events import (
     ApprovalRequest,
     AssistantFiles,
     BlockEnd,
-    Catalog,
     Cost,
     Envelope,
     ErrorInfo,
-    Event,
+    EventDraft,
     File,
     Origin,
     ParseReject,
@@ -57,7 +56,6 @@ from turnlog.events import (
 from turnlog.events.agent import StopReason
 from turnlog.events.ui import Stop
 from turnlog.parse.reply import ReplyBuilder
-from turnlog.state.closing import build_cancelled_result
 from turnlog.state.descriptions import describe_input
 from turnlog.state.tree import Invocation, QueuedTurn, Tree, can_stop_reach
 from turnlog.state.view_actions import OpenViews
@@ -76,18 +74,6 @@ STEP_LIMIT_PROMPT = (
 )
 
 CallKey = tuple[str, str]  # the id of an agent and of one of its calls
-
-
-class TurnEvent(NamedTuple):
-    """An event before it is built."""
-
-    payload: Payload
-    scope: Scope
-    origin: Origin
-
-    def build(self, catalog: Catalog, event_id: str) -> Event:
-        """Build the event. Raise `InvalidEvent` if the catalog refuses it."""
-        return catalog.build_event(self.payload, id=event_id, origin=self.origin, scope=self.scope)
 
 
 class CallModel(NamedTuple):
@@ -122,7 +108,7 @@ class StartCallTimer(NamedTuple):
 class AppendEvents(NamedTuple):
     """Append a batch."""
 
-    items: list[TurnEvent]
+    items: list[EventDraft]
 
 
 class StopTurns(NamedTuple):
@@ -318,7 +304,7 @@ class TurnLoop:
             return [AppendEvents(self._conflict_events(queued_turn))]
         return []
 
-    def _conflict_events(self, queued_turn: QueuedTurn) -> list[TurnEvent]:
+    def _conflict_events(self, queued_turn: QueuedTurn) -> list[EventDraft]:
         """Build the turn of an action whose view another turn replaced or closed while the action waited.
 
         The turn ends in the batch that starts it: no model is called, and no history has the action.
@@ -329,11 +315,11 @@ class TurnLoop:
         conflict = SessionError(code=ACTION_CONFLICT, message=VIEW_CHANGED_MESSAGE)
         return [
             build_agent_start(agent, scope, via="prompt", prompt=None),
-            TurnEvent(conflict, scope, "system"),
-            TurnEvent(AgentEnd(stop_reason="error"), scope, "system"),
+            EventDraft(conflict, scope, "system"),
+            EventDraft(AgentEnd(stop_reason="error"), scope, "system"),
         ]
 
-    def _opening_event(self, queued_turn: QueuedTurn) -> TurnEvent:
+    def _opening_event(self, queued_turn: QueuedTurn) -> EventDraft:
         trigger = queued_turn.trigger
         target = trigger.target if isinstance(trigger, UiMessage) else None
         agent = self._agent_team.agent_for(queued_turn.scope.channel, target)
@@ -461,7 +447,7 @@ class TurnLoop:
         self._awaits_sent |= keys
         agent = self.agent_of(invocation)
         questions = tuple(build_awaited_call(agent.find_tool(call.tool), call, call.args) for call in calls)
-        return [AppendEvents([TurnEvent(ToolAwait(calls=questions), invocation.scope, "system")])]
+        return [AppendEvents([EventDraft(ToolAwait(calls=questions), invocation.scope, "system")])]
 
     # hand-offs
 
@@ -469,7 +455,7 @@ class TurnLoop:
         agent = self.agent_of(invocation)
         return call.incomplete is None and agent.find_handoff_target(call.tool) is not None
 
-    def _handoff_events(self, invocation: Invocation, calls: list[ToolCall]) -> list[TurnEvent]:
+    def _handoff_events(self, invocation: Invocation, calls: list[ToolCall]) -> list[EventDraft]:
         """Build one batch: the results, the hand-off, the end, and the start of the successor."""
         if self.tree.handoff_counts.get(invocation.scope.trace_id or "", 0) >= MAX_HANDOFFS:
             return self._handoff_limit_events(invocation, calls)
@@ -491,14 +477,14 @@ class TurnLoop:
             call_id=invocation.start.call_id,
         )
         return [
-            *[TurnEvent(result, invocation.scope, "tool") for result in results],
+            *[EventDraft(result, invocation.scope, "tool") for result in results],
             *cancelled_results(provider_calls(invocation), invocation.scope, AGENT_ENDED_MESSAGE),
-            TurnEvent(handoff, invocation.scope, "system"),
-            TurnEvent(invocation.build_end("handoff"), invocation.scope, "system"),
+            EventDraft(handoff, invocation.scope, "system"),
+            EventDraft(invocation.build_end("handoff"), invocation.scope, "system"),
             start,
         ]
 
-    def _handoff_limit_events(self, invocation: Invocation, calls: list[ToolCall]) -> list[TurnEvent]:
+    def _handoff_limit_events(self, invocation: Invocation, calls: list[ToolCall]) -> list[EventDraft]:
         """Build one batch that ends an agent which would hand over once too often in its turn."""
         self._ending_agents.add(invocation.agent_id)
         message = f"The work of this turn was handed over {MAX_HANDOFFS} times, which is the limit."
@@ -509,9 +495,9 @@ class TurnLoop:
             lambda call: error_result(call, "EXECUTION_ERROR", message),
         )
         return [
-            *[TurnEvent(result, invocation.scope, "tool") for result in results],
+            *[EventDraft(result, invocation.scope, "tool") for result in results],
             *cancelled_results(provider_calls(invocation), invocation.scope, AGENT_ENDED_MESSAGE),
-            TurnEvent(SessionError(code=HANDOFF_LIMIT, message=message), invocation.scope, "system"),
+            EventDraft(SessionError(code=HANDOFF_LIMIT, message=message), invocation.scope, "system"),
             *end_events,
         ]
 
@@ -519,7 +505,7 @@ class TurnLoop:
 
     def completion_events(
         self, invocation: Invocation, reply: ReplyBuilder, ending: list[Payload], cost: Cost | None
-    ) -> list[TurnEvent]:
+    ) -> list[EventDraft]:
         """Build the batch that ends a completion, and its agent too if no call follows."""
         scope = invocation.scope
         model = reply.model or invocation.start.model or UNKNOWN_MODEL
@@ -529,7 +515,7 @@ class TurnLoop:
         is_last_step = invocation.steps >= self.agent_of(invocation).max_steps
         continues = bool(reply.calls) or reply.stop_reason == "pause_turn"
         if continues and not is_last_step:
-            return [*items, TurnEvent(usage, scope, "system")]
+            return [*items, EventDraft(usage, scope, "system")]
 
         reason = "The limit of steps was reached." if is_last_step else AGENT_ENDED_MESSAGE
         items += cancelled_results(open_calls_after(invocation, ending), scope, reason)
@@ -539,11 +525,11 @@ class TurnLoop:
         stop_reason: StopReason = "max_steps" if is_last_step else stop_reason_of(reply)
         end = ended.build_end(stop_reason, reply.text_so_far)
         end_events = self._end_events(invocation, end, lambda call: ok_result(call, reply.text_so_far))
-        return [*items, TurnEvent(usage, scope, "system"), *end_events]
+        return [*items, EventDraft(usage, scope, "system"), *end_events]
 
     def failure_events(
         self, invocation: Invocation, reply: ReplyBuilder, problem: SessionError
-    ) -> list[TurnEvent]:
+    ) -> list[EventDraft]:
         """Build the batch that ends an agent whose model failed or emitted an invalid event."""
         ending = reply.abort()
         closed_blocks = {payload.block_id for payload in ending if isinstance(payload, BlockEnd)}
@@ -554,7 +540,7 @@ class TurnLoop:
         items = model_events(ending, invocation.scope)
         open_calls = open_calls_after(invocation, ending)
         items += cancelled_results(open_calls, invocation.scope, AGENT_ENDED_MESSAGE)
-        items.append(TurnEvent(problem, invocation.scope, "system"))
+        items.append(EventDraft(problem, invocation.scope, "system"))
         end = replace(invocation, files=invocation.files + collect_files(ending)).build_end("error")
         items += self._end_events(
             invocation, end, lambda call: error_result(call, "EXECUTION_ERROR", problem.message)
@@ -563,13 +549,13 @@ class TurnLoop:
 
     def _end_events(
         self, invocation: Invocation, end: AgentEnd, build_result: Callable[[ToolCall], ToolResult]
-    ) -> list[TurnEvent]:
+    ) -> list[EventDraft]:
         """Build the end of an agent, and the result of the call that started it."""
-        items = [TurnEvent(end, invocation.scope, "system")]
+        items = [EventDraft(end, invocation.scope, "system")]
         parent = self.tree.open.get(invocation.start.parent_id or "")
         call = parent.calls.get(invocation.start.call_id or "") if parent else None
         if parent is not None and call is not None:
-            items.append(TurnEvent(build_result(call.call), parent.scope, "tool"))
+            items.append(EventDraft(build_result(call.call), parent.scope, "tool"))
         return items
 
 
@@ -649,24 +635,24 @@ def action_values(action: UiAction) -> dict[str, Any]:
     return values
 
 
-def build_agent_start(agent: Agent, scope: Scope, **fields: Any) -> TurnEvent:
+def build_agent_start(agent: Agent, scope: Scope, **fields: Any) -> EventDraft:
     names = tuple(spec.name for spec in agent.tool_specs)
     start = AgentStart(name=agent.name, model=agent.model.name, tools=names, **fields)
-    return TurnEvent(start, scope, "system")
+    return EventDraft(start, scope, "system")
 
 
 def append_result(result: ToolResult, scope: Scope) -> AppendEvents:
-    return AppendEvents([TurnEvent(result, scope, "tool")])
+    return AppendEvents([EventDraft(result, scope, "tool")])
 
 
-def model_events(payloads: Iterable[Payload], scope: Scope) -> list[TurnEvent]:
+def model_events(payloads: Iterable[Payload], scope: Scope) -> list[EventDraft]:
     """Build the events of a model's output; the system reports the tags that were rejected."""
-    items: list[TurnEvent] = []
+    items: list[EventDraft] = []
     for payload in payloads:
         origin: Origin = "system" if isinstance(payload, ParseReject) else "model"
-        items.append(TurnEvent(payload, scope, origin))
+        items.append(EventDraft(payload, scope, origin))
     return items
 
 
-def cancelled_results(calls: Iterable[ToolCall], scope: Scope, reason: str) -> list[TurnEvent]:
-    return [TurnEvent(build_cancelled_result(call, reason), scope, "system") for call in calls]
+def cancelled_results(calls: Iterable[ToolCall], scope: Scope, reason: str) -> list[EventDraft]:
+    return [EventDraft(ToolResult.cancelled(call, reason), scope, "system") for call in calls]

@@ -9,9 +9,9 @@ use the clock of the event loop.
 import asyncio
 from collections.abc import Callable
 
-from turnlog.events import SessionError
+from turnlog.events import EventDraft, SessionError
 from turnlog.ids import new_id
-from turnlog.state.closing import ClosingEvent, build_closing_events
+from turnlog.state.closing import build_closing_events
 from turnlog.state.tree import Tree, restrict_to_turns
 
 Trace = str | None
@@ -54,7 +54,7 @@ def running_turns(tree: Tree) -> set[Trace]:
     return busy | set(tree.handoff_targets.values())
 
 
-def timeout_events(tree: Tree, trace: Trace, limit_s: float) -> list[ClosingEvent]:
+def timeout_events(tree: Tree, trace: Trace, limit_s: float) -> list[EventDraft]:
     """Build the events that end one turn: the error, then the ends of everything open in it."""
     turn_tree = restrict_to_turns(tree, {trace})
     if not turn_tree.open:
@@ -63,4 +63,4 @@ def timeout_events(tree: Tree, trace: Trace, limit_s: float) -> list[ClosingEven
     problem = SessionError(code="turn_timeout", message=message, retriable=True)
     first_scope = next(iter(turn_tree.open.values())).scope
     ends = build_closing_events(turn_tree, "timeout", message, keep_waiting=False)
-    return [ClosingEvent(problem, first_scope, new_id("evt_")), *ends]
+    return [EventDraft(problem, first_scope, "system", new_id("evt_")), *ends]

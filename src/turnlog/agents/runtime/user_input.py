@@ -10,11 +10,12 @@ from hashlib import sha256
 from typing import Any
 
 from turnlog.agents.runtime.approvals import check_decision, format_roles, has_any_role
-from turnlog.agents.runtime.turn_loop import TurnEvent, action_values
+from turnlog.agents.runtime.turn_loop import action_values
 from turnlog.agents.tools import ok_result
 from turnlog.errors import InvalidEvent, NotFound
 from turnlog.events import (
     ApprovalDecision,
+    EventDraft,
     Origin,
     Payload,
     Scope,
@@ -24,7 +25,6 @@ from turnlog.events import (
     UnknownPayload,
 )
 from turnlog.events.ui import InputSubmit
-from turnlog.state.closing import build_cancelled_result
 from turnlog.state.tree import Invocation, OpenCall, Tree
 
 REMOTE_ANSWER_PREFIX = "evt_remote_"
@@ -37,26 +37,26 @@ def remote_answer_id(session_id: str, agent_id: str | None, call_id: str) -> str
     return REMOTE_ANSWER_PREFIX + digest[:40]
 
 
-def message_events(tree: Tree, message: UiMessage, trace: str) -> list[TurnEvent]:
+def message_events(tree: Tree, message: UiMessage, trace: str) -> list[EventDraft]:
     """Build the results that a message cancels in its channel, then the message.
 
     `trace` is used if the message opens a new turn.
     """
     scope = Scope(trace_id=trace, channel=message.channel)
-    items: list[TurnEvent] = []
+    items: list[EventDraft] = []
     for agent_id in tree.agents_asking_page():
         invocation = tree.open[agent_id]
         if invocation.scope.channel == message.channel:
             items += _cancel_waiting_calls(invocation)
             scope = invocation.scope
-    return [*items, TurnEvent(message, scope, "ui")]
+    return [*items, EventDraft(message, scope, "ui")]
 
 
-def _cancel_waiting_calls(invocation: Invocation) -> Iterator[TurnEvent]:
+def _cancel_waiting_calls(invocation: Invocation) -> Iterator[EventDraft]:
     for call in invocation.own_calls.values():
         if call.is_waiting or call.is_pending_handoff:
-            result = build_cancelled_result(call.call, CANCELLED_BY_MESSAGE)
-            yield TurnEvent(result, invocation.scope, "system")
+            result = ToolResult.cancelled(call.call, CANCELLED_BY_MESSAGE)
+            yield EventDraft(result, invocation.scope, "system")
 
 
 def find_waiting_call(tree: Tree, call_id: str) -> tuple[Scope, OpenCall]:
@@ -68,7 +68,7 @@ def find_waiting_call(tree: Tree, call_id: str) -> tuple[Scope, OpenCall]:
     raise NotFound(f"no call {call_id[:80]} waits for an answer")
 
 
-def answer_events(tree: Tree, call_id: str, value: Any) -> list[TurnEvent]:
+def answer_events(tree: Tree, call_id: str, value: Any) -> list[EventDraft]:
     """Build the answer to a call that waits.
 
     `value` is the result of a page's call, the input (an object) for a tool, or whether a call is approved.
@@ -80,17 +80,17 @@ def answer_events(tree: Tree, call_id: str, value: Any) -> list[TurnEvent]:
             args_hash=call.approval_request.args_hash,
             decision="approve" if value else "deny",
         )
-        return [TurnEvent(decision, scope, "ui")]
+        return [EventDraft(decision, scope, "ui")]
     if call.call.executor == "backend":
         values = value if isinstance(value, dict) else {"value": value}
         action = UiAction(action=InputSubmit(values=values), call_id=call_id)
-        return [TurnEvent(action, scope, "ui")]
-    return [TurnEvent(ok_result(call.call, value), scope, "ui")]
+        return [EventDraft(action, scope, "ui")]
+    return [EventDraft(ok_result(call.call, value), scope, "ui")]
 
 
 def checked_answer_events(
     answer: Payload, scope: Scope, call: OpenCall, roles: Collection[str], now_ms: int
-) -> list[TurnEvent]:
+) -> list[EventDraft]:
     """Build the events of a posted answer. Raise `InvalidEvent` if it does not fit the call."""
     check = ANSWER_CHECKS[type(answer)]
     problem = check(answer, call, roles, now_ms)
@@ -100,9 +100,9 @@ def checked_answer_events(
     # a remote executor posts its results as a page does, but they are results of a tool
     is_remote_result = isinstance(answer, ToolResult) and call.call.executor == "remote"
     origin: Origin = "tool" if is_remote_result else "ui"
-    items = [TurnEvent(answer, scope, origin)]
+    items = [EventDraft(answer, scope, origin)]
     if isinstance(answer, UiAction) and call.call.executor != "backend":
-        items.append(TurnEvent(ok_result(call.call, action_values(answer)), scope, "ui"))
+        items.append(EventDraft(ok_result(call.call, action_values(answer)), scope, "ui"))
     return items
 
 
