@@ -8,15 +8,12 @@ from pathlib import Path
 from turnlog import App
 from turnlog.agents.claude.claude_code import INACTIVITY_S, ClaudeCode
 from turnlog.app.app import TURN_LIMIT_S
+from turnlog_examples.demo_office.command import standin_command
 from turnlog_examples.office.floor import REDUCERS, Floor
-from turnlog_examples.office.instructions import INSTRUCTIONS
-from turnlog_examples.office.lines import MODEL
-from turnlog_examples.office.script import SCREEN
-from turnlog_examples.office.standin import COMMAND
+from turnlog_examples.office.instructions import INSTRUCTIONS, SCREEN
 
 GUIDE = Path(__file__).with_name("guide.md")
 TRIES = ("Good morning", "Write about ships", "Delete it", "I want a team of eight", "/stumble")
-PACE_S = 0.03  # the stand-in's words come as from a model
 TOLD = ("--append-system-prompt", INSTRUCTIONS, "--permission-mode", "acceptEdits", "--forward-subagent-text")
 
 
@@ -53,12 +50,7 @@ def make_app(
 def julians_command() -> tuple[str, ...]:
     """The real CLI, if it is installed, and else the stand-in."""
     real = installed_cli()
-    return (real, *TOLD) if real else played(PACE_S)
-
-
-def played(pace_s: float = 0.0) -> tuple[str, ...]:
-    """The stand-in."""
-    return (*COMMAND, "--model", MODEL, "--forward-subagent-text", "--pace-s", str(pace_s))
+    return (real, *TOLD) if real else standin_command()
 
 
 def installed_cli() -> str | None:

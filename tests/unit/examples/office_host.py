@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli_process import assert_lawful, counting
+from tests.support.claude_standin import COMMAND
 from tests.support.limits import HANG_S
 from turnlog.events import Payload
 from turnlog.parse.claude.agents import EventDraft
@@ -16,8 +17,7 @@ from turnlog.parse.claude.parser import CliParser
 from turnlog.parse.claude.turns import SentMessage
 from turnlog.parse.deeds import ToolEffects
 from turnlog.parse.inline.markers import MarkerParser
-from turnlog_examples.office.script import SCREEN
-from turnlog_examples.office.standin import COMMAND
+from turnlog_examples.office.instructions import SCREEN
 
 STREAMED = ("--include-partial-messages", "--forward-subagent-text", "--permission-prompt-tool", "stdio")
 
