@@ -23,7 +23,7 @@ from turnlog.events import (
     ScreenCommand,
     UiCommand,
 )
-from turnlog.state.fold import Reducers
+from turnlog.state import Reducers
 from turnlog.state.roster import NO_CHANNEL, SEAT_COUNT, Roster, Team, TeamMember
 
 HOME = 4  # Julian's own seat, in the middle of the grid

@@ -61,7 +61,7 @@ from turnlog.events.tool import (
     ToolProgress,
     ToolResult,
 )
-from turnlog.events.ui import UiAction, UiCommand, UiMessage
+from turnlog.events.ui import Action, UiAction, UiCommand, UiMessage
 
 CORE = Vocabulary(
     "turnlog",
@@ -107,6 +107,7 @@ __all__ = [
     "CATALOG",
     "CORE",
     "TEAM",
+    "Action",
     "AgentEnd",
     "AgentHandoff",
     "AgentStart",
