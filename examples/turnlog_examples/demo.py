@@ -6,8 +6,8 @@ from pathlib import Path
 
 from turnlog import App
 from turnlog_examples import assistant, broker, pipeline, weights
+from turnlog_examples.demo_office.command import standin_command
 from turnlog_examples.office.team import make_app as make_office
-from turnlog_examples.office.team import played
 from turnlog_examples.weights.__main__ import EXECUTE, started
 
 PACE_S = 0.05  # a word: as fast as one reads
@@ -21,7 +21,7 @@ def make_apps(folder: Path | str, pace_s: float = PACE_S, model: str | None = No
         pipeline.make_app(pace_s, model=named),
         weights.make_app(pace_s, model=named),
         broker.make_app(pace_s, named),
-        make_office(Path(folder) / "office", played(pace_s / 2), demo_mode=True),
+        make_office(Path(folder) / "office", standin_command(pace_s / 2), demo_mode=True),
     )
     return {app.name: app for app in apps}
 

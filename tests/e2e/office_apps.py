@@ -3,13 +3,16 @@
 import os
 from pathlib import Path
 
-from turnlog_examples.office.team import make_app, played
+from tests.support.claude_standin import standin_command
+from turnlog_examples.office.team import make_app
 
 FOLDER = Path(os.environ["OFFICE_FOLDER"])
 
-app = make_app(FOLDER, played())
-slow = make_app(FOLDER, played(0.05))
-idle = make_app(FOLDER, played(), inactivity_s=0.3)
-hasty = make_app(FOLDER, played(), turn_limit_s=3.0)  # the process of a busy machine has begun by then
-demo = make_app(FOLDER, played(), demo_mode=True)
+app = make_app(FOLDER, standin_command())
+slow = make_app(FOLDER, standin_command(0.05))
+idle = make_app(FOLDER, standin_command(), inactivity_s=0.3)
+hasty = make_app(
+    FOLDER, standin_command(), turn_limit_s=3.0
+)  # the process of a busy machine has begun by then
+demo = make_app(FOLDER, standin_command(), demo_mode=True)
 empty = make_app(FOLDER, ["no-such-program"])

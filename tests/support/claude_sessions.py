@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from tests.support.claude_standin import COMMAND
 from tests.support.limits import HANG_S
 from tests.unit.app.desk import ADA, Desk, desk
 from turnlog import App
@@ -21,7 +22,6 @@ from turnlog.events import Envelope
 from turnlog.log import Log
 from turnlog.state.tree import Tree
 from turnlog.team.roster import Roster
-from turnlog_examples.office.standin import COMMAND
 
 LIMIT_S = 600.0
 

@@ -3,13 +3,17 @@
 PUBLIC_MODULES = (
     "turnlog",
     "turnlog.agents",
+    "turnlog.agents.remote",
     "turnlog.app",
     "turnlog.events",
     "turnlog.events.view_nodes",
     "turnlog.errors",
     "turnlog.log",
+    "turnlog.parse",
     "turnlog.server",
     "turnlog.state",
     "turnlog.team",
     "turnlog.testing",
+    "turnlog.wire.dialects.registry",
+    "turnlog.wire.sse",
 )

@@ -6,7 +6,7 @@ and what it all cost.
 
     turnlog serve turnlog_examples.assistant:app             then name a place: Oslo, Göreme, Bristol
     turnlog serve turnlog_examples.assistant.live:app        the same with a real model and your API key
-    python -m turnlog_examples.assistant "Can we fly from Göreme?"
+    turnlog chat turnlog_examples.assistant:app "Can we fly from Göreme?" --all
 """
 
 from turnlog_examples.assistant.team import make_agent, make_app, searching

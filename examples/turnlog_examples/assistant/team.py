@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from turnlog import Agent, App
-from turnlog.agents import Model, RetryPolicy, Scripted
-from turnlog.agents.models import AnthropicModel
+from turnlog.agents import AnthropicModel, Model, RetryPolicy, Scripted
 from turnlog_examples.assistant.script import Unreliable, pilot, tower
 from turnlog_examples.assistant.tools import LIMIT_KNOTS, camera, confirm, register, wind
 

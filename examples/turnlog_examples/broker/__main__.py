@@ -3,19 +3,28 @@
 It reads a log beside the server that writes it. Whoever can read the log sees all of every case in it.
 """
 
-import sys
+import asyncio
+import json
 from typing import Any
 
 import click
 import msgspec
 
-from turnlog.cli.log import log_option
-from turnlog.cli.log_access import open_cli_log, run_command
-from turnlog.cli.terminal import write_json
+from turnlog import open_log
 from turnlog.errors import NotFound, TurnlogError
-from turnlog.state.fold import Item
+from turnlog.state import Item
 from turnlog_examples.broker import make_agents
 from turnlog_examples.broker.audit import MOST_RUNS, RUNS, accounted, asking, items_of, replayed
+
+log_option = click.option(
+    "--log",
+    "log_url",
+    default="sqlite:///turnlog.db",
+    envvar="TURNLOG_LOG",
+    show_default=True,
+    show_envvar=True,
+    help="Where the log is.",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,7 +51,7 @@ def replay(session: str, log_url: str, runs: int, model: str | None) -> None:
     """Ask the customer's guide again for every disclosure that was presented in SESSION."""
     happened = items(log_url, session)
     try:
-        results = run_command(replayed(happened, asking(make_agents(model=model)["customer"]), runs))
+        results = asyncio.run(replayed(happened, asking(make_agents(model=model)["customer"]), runs))
     except TurnlogError as error:
         raise click.ClickException(str(error)) from error
     if not results:
@@ -54,21 +63,23 @@ def items(log_url: str, session: str) -> list[Item]:
     """Everything that happened in a session of a broker."""
 
     async def read() -> list[Item]:
-        async with open_cli_log(log_url) as log:
+        log = await open_log(log_url, writable=False)
+        try:
             if (await log.info(session)).app != "broker":
                 raise NotFound(f"{session} is not a session of a broker")
             return await items_of(log, session)
+        finally:
+            await log.close()
 
     try:
-        return run_command(read())
+        return asyncio.run(read())
     except TurnlogError as error:
         raise click.ClickException(str(error)) from error
 
 
 def show(told: Any) -> None:
-    """A value as JSON that one can read."""
-    for line in msgspec.json.format(msgspec.json.encode(told), indent=2).split(b"\n"):
-        write_json(sys.stdout.buffer, line)
+    """A value as JSON that one can read; in ASCII, so that no character of it controls a terminal."""
+    click.echo(json.dumps(msgspec.to_builtins(told), indent=2))
 
 
 if __name__ == "__main__":

@@ -7,22 +7,16 @@ the conversation as it was before; the asking is the caller's, or an agent's (`a
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from turnlog import Agent, Catalog
-from turnlog.agents import ReplyBuilder, Request
-from turnlog.agents.tag_instructions import instructions_with_tags
+from turnlog import Agent, Catalog, new_id
+from turnlog.agents import ReplyBuilder, Request, instructions_with_tags, tag_parser_factory
 from turnlog.events import CORE, AssistantMessage, Envelope, Payload, ProcessStart, UiMessage, UnknownPayload
-from turnlog.ids import new_id
 from turnlog.log import Log
 from turnlog.parse import strip_event_tags
-from turnlog.parse.reply import tag_parser_factory
-from turnlog.state.content_parts import text_part
-from turnlog.state.descriptions import describe_app_event, is_app_event_for_model
-from turnlog.state.fold import Item, fold
-from turnlog.state.history import Message, MessageRole, append_part
+from turnlog.state import Item, Message, describe_app_event, fold, is_app_event_for_model
 from turnlog_examples.broker import events as said
 from turnlog_examples.broker.answers import Tag
 from turnlog_examples.broker.case import REDUCERS, Case, new_case
@@ -173,7 +167,7 @@ class Spoken(NamedTuple):
     """What somebody said, or what happened, as a model reads it."""
 
     turn: str | None
-    role: MessageRole
+    role: Literal["user", "assistant"]
     text: str
 
 
@@ -193,9 +187,10 @@ def words_of(envelope: Envelope, payload: Payload | UnknownPayload) -> list[Spok
 def conversation(spoken: Iterable[Spoken], last: str) -> list[Message]:
     """What was said as a model reads it, neighbours of one role joined, with a last line of the user."""
     messages: list[Message] = []
-    for _, role, text in spoken:
-        append_part(messages, role, text_part(text))
-    append_part(messages, "user", text_part(last))
+    for _, role, text in (*spoken, Spoken(None, "user", last)):
+        if not messages or messages[-1].role != role:
+            messages.append(Message(role, []))
+        messages[-1].content.append({"type": "text", "text": text})
     return messages
 
 

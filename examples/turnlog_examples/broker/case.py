@@ -22,7 +22,7 @@ from typing import Any, NotRequired, TypedDict
 import msgspec
 
 from turnlog.events import Envelope, Payload, ProcessStart
-from turnlog.state.fold import Reducers
+from turnlog.state import Reducers
 from turnlog_examples.broker import events as said
 from turnlog_examples.broker.quote import Quote, exact, pence, quote
 

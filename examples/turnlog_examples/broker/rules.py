@@ -7,7 +7,7 @@ waits for what R3 asks for, whoever made it: no lender is asked without consent 
 from typing import Literal
 
 from turnlog.events import Payload
-from turnlog.state.rules import Rule
+from turnlog.state import Rule
 from turnlog_examples.broker.case import BEFORE_SUBMISSION, Case, consented, disclosure
 from turnlog_examples.broker.events import (
     AcknowledgeDisclosure,

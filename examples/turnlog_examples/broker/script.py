@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from turnlog.agents.models import ScriptPart
-from turnlog.state.history import Message
+from turnlog.agents import ScriptPart
+from turnlog.state import Message
 from turnlog_examples.broker import answers
 from turnlog_examples.broker.answers import Meant, Tag
 from turnlog_examples.broker.disclosures import DISCLOSURES

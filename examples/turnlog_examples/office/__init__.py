@@ -6,7 +6,7 @@
 Post the commands `summon`, `wake`, `offer_work`, `job_help`; or say "I want a team of eight", "Who is here?",
 "Write about ships", "Delete it", "Please look happy". The folder `office` is made where the server runs; what
 Julian remembers, and what he writes (`memory`), is there. With FORCE_DEMO_MODE it is always the stand-in.
-The server reads what the process says, once; everybody else reads events. `standin` is a program of its own.
+The server reads what the process says, once; everybody else reads events. `demo_office` has the stand-in.
 """
 
 import os
@@ -22,7 +22,8 @@ def __getattr__(name: str) -> Any:
     """The application, made when somebody asks for it: it needs a folder, the stand-in does not need it."""
     if name != "app":
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    from turnlog_examples.office.team import PACE_S, make_app, played
+    from turnlog_examples.demo_office.command import standin_command
+    from turnlog_examples.office.team import make_app
 
     forced = bool(os.environ.get("FORCE_DEMO_MODE"))
-    return make_app(FOLDER, played(PACE_S) if forced else (), demo_mode=forced)
+    return make_app(FOLDER, standin_command() if forced else (), demo_mode=forced)

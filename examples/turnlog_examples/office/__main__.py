@@ -1,12 +1,14 @@
 """The office in a terminal: who sits where, and what was written, as the log has it now."""
 
+import asyncio
+
 import click
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from turnlog.app.read_models import ReadModelStore
-from turnlog.cli.log_access import open_cli_log, run_command
-from turnlog.cli.terminal import escape_controls, make_console
+from turnlog import open_log
+from turnlog.app import state_at
 from turnlog.errors import CallerError, TurnlogError
 from turnlog.events import CORE, TEAM, Catalog
 from turnlog.team.roster import TeamMember
@@ -26,19 +28,28 @@ class Office:
 
 async def floor_of(session: str, log_url: str) -> Floor:
     """The office as a session has left it."""
-    async with open_cli_log(log_url) as log:
-        if (await log.info(session)).app != Office.name:
+    log = await open_log(log_url, writable=False)
+    try:
+        record = await log.info(session)
+        if record.app != Office.name:
             raise CallerError(f"{session} is no session of the office")
-        floor = (await ReadModelStore(log).load_read_models(Office, session)).state
+        floor = await state_at(log, Office, session, record.last)
         assert isinstance(floor, Floor)
         return floor
+    finally:
+        await log.close()
+
+
+def printable(text: str) -> str:
+    """A text of the log as a terminal may get it: escape sequences are written out."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def seat(member: TeamMember | None, number: int) -> Text:
     """One place of the grid."""
     if member is None:
         return Text(f"{number}\n", "dim")
-    return Text(f"{number} {escape_controls(member.name)}\n").append(member.state, STATES[member.state])
+    return Text(f"{number} {printable(member.name)}\n").append(member.state, STATES[member.state])
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,20 +58,20 @@ def seat(member: TeamMember | None, number: int) -> Text:
 def main(session: str, log_url: str) -> None:
     """Print the roster and the artifacts of SESSION."""
     try:
-        floor = run_command(floor_of(session, log_url))
+        floor = asyncio.run(floor_of(session, log_url))
     except TurnlogError as error:
-        raise click.ClickException(escape_controls(str(error))) from None
+        raise click.ClickException(printable(str(error))) from None
     grid = Table(show_header=False, show_lines=True)
     places = [seat(member, number) for number, member in enumerate(floor.grid)]
     for row in range(0, len(places), 3):
         grid.add_row(*places[row : row + 3])
-    screen = make_console()
+    screen = Console(highlight=False, markup=False, emoji=False)
     screen.print(grid)
     if floor.hatching:
         screen.print(f"Somebody is expected since {floor.hatching}.")
     for path, artifact in floor.artifacts.items():
-        description = escape_controls(artifact.description or "")
-        line = f"{escape_controls(path)}  {artifact.size_bytes} bytes  {description}"
+        description = printable(artifact.description or "")
+        line = f"{printable(path)}  {artifact.size_bytes} bytes  {description}"
         screen.print(Text(line.rstrip()), soft_wrap=True)
 
 

@@ -23,10 +23,10 @@ from turnlog.events import (
     ScreenCommand,
     UiCommand,
 )
-from turnlog.state.fold import Reducers
+from turnlog.state import Reducers
 from turnlog.team.roster import NO_CHANNEL, SEAT_COUNT, Roster, Team, TeamMember
-from turnlog_examples.office.people import HOME
 
+HOME = 4  # Julian's own seat, in the middle of the grid
 SHOWN = 20  # commands and offers; the log has all of them
 
 

@@ -1,6 +1,6 @@
 """What Julian is told, if the real CLI plays him. The stand-in knows its part."""
 
-from turnlog_examples.office.script import SCREEN
+SCREEN = "localhost:3848/cmd"
 
 INSTRUCTIONS = f"""You are Julian. You lead a small team of agents in an office of nine seats, three by three,
 numbered 0 to 8 from the top left. Seat 4, in the middle, is yours.

@@ -4,30 +4,30 @@ import importlib.util
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from turnlog import App
-from turnlog.agents.claude.claude_code import INACTIVITY_S, ClaudeCode
-from turnlog.app.app import TURN_LIMIT_S
+from turnlog.agents import ClaudeCode
+from turnlog_examples.demo_office.command import standin_command
 from turnlog_examples.office.floor import REDUCERS, Floor
-from turnlog_examples.office.instructions import INSTRUCTIONS
-from turnlog_examples.office.lines import MODEL
-from turnlog_examples.office.script import SCREEN
-from turnlog_examples.office.standin import COMMAND
+from turnlog_examples.office.instructions import INSTRUCTIONS, SCREEN
 
 GUIDE = Path(__file__).with_name("guide.md")
 TRIES = ("Good morning", "Write about ships", "Delete it", "I want a team of eight", "/stumble")
-PACE_S = 0.03  # the stand-in's words come as from a model
+TURN_LIMIT_S = 600.0  # a turn in which eight helpers come
 TOLD = ("--append-system-prompt", INSTRUCTIONS, "--permission-mode", "acceptEdits", "--forward-subagent-text")
 
 
 def make_app(
     folder: Path,
     command: Sequence[str] = (),
-    inactivity_s: float = INACTIVITY_S,
     turn_limit_s: float = TURN_LIMIT_S,
-    demo_mode: bool = False,
+    **options: Any,
 ) -> App:
-    """The office in a folder, which is made if it is not there; without a command as this machine has it."""
+    """The office in a folder, which is made if it is not there; without a command as this machine has it.
+
+    `options` are those of `ClaudeCode`.
+    """
     (folder / "memory").mkdir(parents=True, exist_ok=True)
     julian = ClaudeCode(
         command or julians_command(),
@@ -35,8 +35,7 @@ def make_app(
         cwd=folder,
         artifact_dir=str(folder.resolve() / "memory"),
         screen_url=SCREEN,
-        inactivity_s=inactivity_s,
-        demo_mode=demo_mode,
+        **options,
     )
     return App(
         "office",
@@ -53,12 +52,7 @@ def make_app(
 def julians_command() -> tuple[str, ...]:
     """The real CLI, if it is installed, and else the stand-in."""
     real = installed_cli()
-    return (real, *TOLD) if real else played(PACE_S)
-
-
-def played(pace_s: float = 0.0) -> tuple[str, ...]:
-    """The stand-in."""
-    return (*COMMAND, "--model", MODEL, "--forward-subagent-text", "--pace-s", str(pace_s))
+    return (real, *TOLD) if real else standin_command()
 
 
 def installed_cli() -> str | None:

@@ -19,8 +19,7 @@ from typing import Any
 import click
 
 from turnlog.agents import Tool, ToolContext
-from turnlog.agents.remote.executor import RemoteExecutor
-from turnlog.agents.remote.pool import RemoteExecutorPool
+from turnlog.agents.remote import RemoteExecutor, RemoteExecutorPool
 from turnlog.errors import TurnlogError
 from turnlog_examples.weights.contract import (
     Entry,

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from turnlog.agents import Script, ScriptPart, ScriptResult, ScriptTurn, ToolUse
-from turnlog.events.ui import Action
+from turnlog.events import Action
 from turnlog_examples.weights.words import Json, entries_in
 
 AUDIT = re.compile(r"\b(history|audit|changes|changed)\b", re.IGNORECASE)

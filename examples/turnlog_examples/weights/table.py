@@ -6,6 +6,7 @@ Lines of the audit are never changed or removed. What is wrong with a call is a 
 """
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -15,7 +16,6 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 
 from turnlog.agents import ToolError
-from turnlog.state.view_actions import is_time
 from turnlog_examples.weights.contract import Entry
 
 LARGEST_LBS = 10_000
@@ -23,6 +23,7 @@ NOTES_CHARS = 500
 ROWS = 500  # of one call
 WAIT_S = 30.0  # for another process that writes
 FARTHEST = timedelta(hours=14)  # from UTC, anywhere on Earth; SQLite knows no other
+MOMENT = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS weight_entry (
@@ -200,7 +201,7 @@ def check(rows: Sequence[Entry], now: datetime) -> None:
 
 def problems(row: Entry, now: datetime) -> Iterator[tuple[str, str]]:
     """What is wrong with a row, by field."""
-    measured = datetime.fromisoformat(row.measured_at) if is_time(row.measured_at) else datetime.min
+    measured = moment_of(row.measured_at)
     offset = measured.utcoffset()
     if offset is None:
         yield "measured_at", "must be a date and time with its UTC offset"
@@ -216,6 +217,14 @@ def problems(row: Entry, now: datetime) -> Iterator[tuple[str, str]]:
         yield "weight_lbs", "must have at most 2 decimals"
     if len(row.notes) > NOTES_CHARS:
         yield "notes", f"must be at most {NOTES_CHARS} characters long"
+
+
+def moment_of(text: str) -> datetime:
+    """Return a time of the form 2026-01-08T12:00:00-05:00; `datetime.min` for any other text."""
+    try:
+        return datetime.fromisoformat(text) if MOMENT.fullmatch(text) else datetime.min
+    except ValueError:  # a day that no month has
+        return datetime.min
 
 
 def invalid(message: str, path: list[Any]) -> ToolError:

@@ -25,9 +25,10 @@ from turnlog.agents.models import (
 )
 from turnlog.agents.retry import RetryPolicy
 from turnlog.agents.run import all_ended
+from turnlog.agents.tag_instructions import instructions_with_tags
 from turnlog.agents.tool_context import ToolContext, ToolError, WaitForInput
 from turnlog.agents.tools import ImageContent, Tool, tool
-from turnlog.parse.reply import ReplyBuilder
+from turnlog.parse.reply import ReplyBuilder, tag_parser_factory
 
 __all__ = [
     "Agent",
@@ -59,5 +60,7 @@ __all__ = [
     "UsageReport",
     "WaitForInput",
     "all_ended",
+    "instructions_with_tags",
+    "tag_parser_factory",
     "tool",
 ]

@@ -64,7 +64,7 @@ from turnlog.events.tool import (
     ToolProgress,
     ToolResult,
 )
-from turnlog.events.ui import UiAction, UiCommand, UiMessage
+from turnlog.events.ui import Action, UiAction, UiCommand, UiMessage
 
 CORE = Vocabulary(
     "turnlog",
@@ -84,6 +84,7 @@ __all__ = [
     "CATALOG",
     "CORE",
     "TEAM",
+    "Action",
     "AgentEnd",
     "AgentHandoff",
     "AgentStart",

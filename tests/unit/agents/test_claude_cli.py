@@ -9,6 +9,7 @@ import pytest
 import uvloop
 
 from tests.support.claude_sessions import Room, is_there, lawful, make_app, played, room
+from tests.support.claude_standin import COMMAND
 from tests.unit.app.desk import ADA, desk, play
 from turnlog import App, open_log
 from turnlog.agents.claude.claude_code import ClaudeCode
@@ -18,7 +19,6 @@ from turnlog.events import Envelope, Event
 from turnlog.log import Log, MemoryStore
 from turnlog.state.tree import scope_without_actor
 from turnlog.team.roster import Roster, TeamMember
-from turnlog_examples.office.standin import COMMAND
 
 
 async def texts(room: Room) -> list[str]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.claude_standin import COMMAND
 from tests.support.claude_vectors import assert_lawful, counting
 from tests.support.limits import HANG_S
 from turnlog.events import EventDraft, Payload
@@ -15,8 +16,7 @@ from turnlog.parse.claude.parser import CliParser
 from turnlog.parse.claude.turns import SentMessage
 from turnlog.team.markers import MarkerParser
 from turnlog.team.tool_effects import TeamToolEffects
-from turnlog_examples.office.script import SCREEN
-from turnlog_examples.office.standin import COMMAND
+from turnlog_examples.office.instructions import SCREEN
 
 STREAMED = ("--include-partial-messages", "--forward-subagent-text", "--permission-prompt-tool", "stdio")
 

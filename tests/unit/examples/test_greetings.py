@@ -8,8 +8,8 @@ import pytest
 from turnlog import Agent
 from turnlog.agents.retry import RetryPolicy
 from turnlog_examples.assistant.team import make_agent as make_assistant
+from turnlog_examples.demo_office.people import CANDIDATES
 from turnlog_examples.greetings import is_greeting
-from turnlog_examples.office.people import CANDIDATES
 from turnlog_examples.pipeline.team import make_team
 from turnlog_examples.tour import make_app as make_tour
 

@@ -18,13 +18,12 @@ from turnlog.log import open_log
 from turnlog.state.fold import fold
 from turnlog.state.snapshot import dump, load
 from turnlog.team.markers import MARKERS
+from turnlog_examples.demo_office.command import COMMAND, MODEL, standin_command
+from turnlog_examples.demo_office.script import OPENINGS
 from turnlog_examples.office.__main__ import main
 from turnlog_examples.office.floor import REDUCERS, SHOWN, Floor
-from turnlog_examples.office.instructions import INSTRUCTIONS
-from turnlog_examples.office.lines import MODEL
-from turnlog_examples.office.script import OPENINGS, SCREEN
-from turnlog_examples.office.standin import COMMAND
-from turnlog_examples.office.team import TOLD, installed_cli, julians_command, make_app, played
+from turnlog_examples.office.instructions import INSTRUCTIONS, SCREEN
+from turnlog_examples.office.team import TOLD, installed_cli, julians_command, make_app
 
 CATALOG = Catalog(CORE, TEAM)
 
@@ -154,7 +153,7 @@ class TestCommand:
 
 class TestApp:
     def test_it_has_a_folder_with_a_memory(self, tmp_path: Path) -> None:
-        app = make_app(tmp_path / "deep" / "office", played())
+        app = make_app(tmp_path / "deep" / "office", standin_command())
         assert isinstance(app.claude_code, ClaudeCode)
         assert (app.claude_code.name, app.claude_code.model, app.claude_code.screen_url) == (
             "Julian",
@@ -240,4 +239,4 @@ class TestView:
 
 def test_an_app_that_is_no_agent_says_so(tmp_path: Path) -> None:
     with pytest.raises(CallerError, match="Julian is a process"):
-        _ = make_app(tmp_path, played()).agent
+        _ = make_app(tmp_path, standin_command()).agent

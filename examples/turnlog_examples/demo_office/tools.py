@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from turnlog_examples.office.script import SCREEN
+from turnlog_examples.office.instructions import SCREEN
 
 Args = dict[str, Any]
 _REMOVE = re.compile(r"rm ([\w./-]+)")

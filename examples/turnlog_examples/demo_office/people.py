@@ -7,8 +7,6 @@ from typing import Any
 
 from msgspec import Struct
 
-HOME = 4  # Julian's own seat, in the middle of the grid
-
 
 class Person(Struct, kw_only=True):
     """Somebody of the team; `seat` is the place on the grid, which tells those of one name apart."""

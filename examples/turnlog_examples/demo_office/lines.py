@@ -13,7 +13,6 @@ import msgspec
 
 Data = dict[str, Any]
 
-MODEL = "standin-1"
 TOOLS = ["Task", "Bash", "Read", "Write"]
 TOKEN_CHARS = 4
 PRICES = {"input": 3e-6, "output": 15e-6}  # dollars for a token; they only have to be positive

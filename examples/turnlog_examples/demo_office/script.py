@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 from msgspec import Struct, field
 
-from turnlog_examples.office.people import (
+from turnlog_examples.demo_office.people import (
     CANDIDATES,
     Person,
     marker,
@@ -24,8 +24,8 @@ from turnlog_examples.office.people import (
     slug,
     status,
 )
+from turnlog_examples.office.instructions import SCREEN
 
-SCREEN = "localhost:3848/cmd"
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "full": 8}
 ASSISTANTS = 3  # come if nobody said how many
 

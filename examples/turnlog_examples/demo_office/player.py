@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from turnlog_examples.office.lines import Data, Lines, Meter, message_of
-from turnlog_examples.office.script import (
+from turnlog_examples.demo_office.lines import Data, Lines, Meter, message_of
+from turnlog_examples.demo_office.script import (
     Aside,
     Block,
     Brought,
@@ -26,7 +26,7 @@ from turnlog_examples.office.script import (
     Turn,
     Use,
 )
-from turnlog_examples.office.tools import Desk, Done, allowed, failed
+from turnlog_examples.demo_office.tools import Desk, Done, allowed, failed
 
 PIECES = 64  # of a long text; a short one has pieces of a few letters
 INTERRUPTED = "[interrupted]"

@@ -1,12 +1,12 @@
 """A process that speaks stream-json like the Claude CLI, offline: Julian and his team, by a script.
 
-    python -m turnlog_examples.office.standin --input-format stream-json --output-format stream-json ...
+    python -m turnlog_examples.demo_office.standin --input-format stream-json --output-format stream-json ...
 
 It takes the options of the original that change what it writes, and lets all others pass. Messages come on
 stdin, one turn after the other; it can be interrupted, asks for permissions and answers what the host asks.
 Tools work for real in the folder it was started in. What it has to remember it keeps there, in `.standin/`,
 so that another process can go on with `--resume`. What it says follows from what it is told (`script`), and
-on request something goes wrong (`mishaps`); `--session-id` and `--pace-s` are for tests.
+on request something goes wrong (`mishaps`). `--session-id` is for tests, which also add faults of their own.
 """
 
 import argparse
@@ -14,36 +14,45 @@ import asyncio
 import contextlib
 import os
 import re
-import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 from uuid import uuid4
 
 import msgspec
 
-from turnlog_examples.office.lines import MODEL, Data, Lines
-from turnlog_examples.office.mishaps import first_word, number_in, turn_of
-from turnlog_examples.office.player import Gone, Player, Stage
-from turnlog_examples.office.script import Aside, Mind, Say, Turn
-from turnlog_examples.office.tools import Desk
+from turnlog_examples.demo_office.command import MODEL
+from turnlog_examples.demo_office.lines import Data, Lines
+from turnlog_examples.demo_office.mishaps import MISHAPS, MakeTurn, first_word, turn_of
+from turnlog_examples.demo_office.player import Gone, Player, Stage
+from turnlog_examples.demo_office.script import Aside, Mind, Turn
+from turnlog_examples.demo_office.tools import Desk
 
 LINE_BYTES = 16 << 20
 MEMORY = ".standin"
 SESSION = re.compile(r"[\w-]{1,64}")
-COMMAND = (sys.executable, "-m", "turnlog_examples.office.standin")
+
+PlayCommand = Callable[["Process", str, Player], Coroutine[Any, Any, None]]
 
 
 class Process:
     """The process, while it runs."""
 
-    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        folder: Path,
+        mishaps: Mapping[str, MakeTurn],
+        commands: Mapping[str, PlayCommand],
+        write: Callable[[bytes], None],
+    ) -> None:
         self._folder, self._options = folder, options
+        self._mishaps, self._commands = mishaps, commands
         self._session = options.resume or options.session_id or str(uuid4())
         self._file = folder / MEMORY / f"{self._session}.json"
         self._mind = remembered(self._file) if options.resume else unknown(self._file)
-        out = Lines(self._session, self._write, options.include_partial_messages, options.model)
+        out = Lines(self._session, write, options.include_partial_messages, options.model)
         self._stage = Stage(out, Desk(folder), self._remember, leave)
         self._stage.pace_s = options.pace_s
         self._stage.asks = options.permission_prompt_tool == "stdio"
@@ -51,14 +60,6 @@ class Process:
         self._waiting: asyncio.Queue[Data | None] = asyncio.Queue()
         self._turn: asyncio.Task[None] | None = None
         self._results = 0
-        self._fuse = 0  # lines until it is killed
-
-    def _write(self, data: bytes) -> None:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-        self._fuse -= 1
-        if self._fuse == 0:
-            leave(-signal.SIGKILL)
 
     async def run(self) -> None:
         """Read stdin to its end, and answer everything."""
@@ -127,23 +128,18 @@ class Process:
         self._stage.lines.begin(self._mind.turns)
         self._stage.meter.begin(text)
         self._remember()  # now: who dies in a turn had it, and its ids are gone
-        play = TURNS.get(first_word(text), Process.turn)
+        play = self._commands.get(first_word(text), Process.turn)
         await play(self, text, Player(self._stage, uuid))
         self._results += 1
         self._lifecycle(line, "completed")
 
     async def turn(self, text: str, player: Player) -> None:
         """A turn as any other."""
-        await self._played(turn_of(self._mind, text), player)
+        await self.play(turn_of(self._mishaps, self._mind, text), player)
 
-    async def _played(self, turn: Turn, player: Player) -> None:
+    async def play(self, turn: Turn, player: Player) -> None:
         self._stage.lines.init(str(self._folder))
         await player.play(turn, self._results)
-
-    async def die(self, text: str, player: Player) -> None:
-        """A turn after which there is not much time left."""
-        await self._played(as_you_like(), player)
-        self._fuse = number_in(text) + 1
 
     async def compact(self, text: str, player: Player) -> None:
         """The conversation is made shorter."""
@@ -151,7 +147,7 @@ class Process:
         out.system("status", status="compacting")
         out.system("status", status=None, compact_result="success")
         facts = {"trigger": "manual", "pre_tokens": 900, "post_tokens": 90}
-        await self._played(aside("system", subtype="compact_boundary", compact_metadata=facts), player)
+        await self.play(aside("system", subtype="compact_boundary", compact_metadata=facts), player)
 
     def _lifecycle(self, line: Data, state: str) -> None:
         if uuid := line.get("uuid"):
@@ -162,10 +158,6 @@ class Process:
         whole = self._file.with_suffix(".new")
         whole.write_bytes(msgspec.json.encode(self._mind))
         whole.replace(self._file)
-
-
-def as_you_like() -> Turn:
-    yield [Say("As you like.")]
 
 
 def aside(type: str, **fields: Any) -> Turn:
@@ -213,10 +205,7 @@ TAKES: dict[Any, Callable[[Process, Data], None]] = {
     "control_request": Process.request,
     "control_response": Process.response,
 }
-TURNS: dict[str, Callable[[Process, str, Player], Coroutine[Any, Any, None]]] = {
-    "/die": Process.die,
-    "/compact": Process.compact,
-}
+COMMANDS: Mapping[str, PlayCommand] = {"/compact": Process.compact}
 
 
 def options_of(arguments: Sequence[str]) -> argparse.Namespace:
@@ -231,13 +220,22 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_known_args(arguments)[0]
 
 
-def main() -> None:
+def write_stdout(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def run(
+    mishaps: Mapping[str, MakeTurn] = MISHAPS,
+    commands: Mapping[str, PlayCommand] = COMMANDS,
+    write: Callable[[bytes], None] = write_stdout,
+) -> None:
     """Run until stdin ends."""
-    process = Process(options_of(sys.argv[1:]), Path.cwd())
+    process = Process(options_of(sys.argv[1:]), Path.cwd(), mishaps, commands, write)
     with contextlib.suppress(BrokenPipeError):
         asyncio.run(process.run())
     leave(0)
 
 
 if __name__ == "__main__":
-    main()
+    run()
