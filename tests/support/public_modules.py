@@ -14,6 +14,6 @@ PUBLIC_MODULES = (
     "turnlog.state",
     "turnlog.team",
     "turnlog.testing",
-    "turnlog.wire.dialects.registry",
+    "turnlog.wire.dialects",
     "turnlog.wire.sse",
 )

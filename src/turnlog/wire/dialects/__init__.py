@@ -1,1 +1,6 @@
-"""Dialects: pure projections of the log, one module each."""
+"""Dialects: pure projections of the log, one module each, and their registry."""
+
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, BlocksOptions, Dialect, DialectFactory, no_history
+from turnlog.wire.dialects.registry import encode_frames
+
+__all__ = ["DEFAULT_OPTIONS", "BlocksOptions", "Dialect", "DialectFactory", "encode_frames", "no_history"]
