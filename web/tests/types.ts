@@ -3,7 +3,7 @@
 
 import type {
   ApprovalRequest,
-  Fault,
+  ErrorInfo,
   Feed,
   FeedState,
   Json,
@@ -140,7 +140,7 @@ export async function asking(client: Client, request: ApprovalRequest) {
   expectType<number[]>()(await client.dispatch("sess_1", [note]));
   expectType<number>()(await client.stop("sess_1", { turn: "tr_1", agent: "agt_1" }));
   expectType<number>()(await client.answer("sess_1", { call_id: "c", tool: "ask" }, { a: [1, null] }));
-  const fault: Fault = { code: "NO", message: "no" };
+  const fault: ErrorInfo = { code: "NO", message: "no" };
   expectType<number>()(await client.fail("sess_1", { call_id: "c", tool: "ask" }, fault));
   expectType<number>()(await client.decide("sess_1", request, "deny", "too dear"));
   const click = { kind: "button.click", button_id: "b" } as const;
@@ -237,7 +237,7 @@ export function viewing(event: LogEvent) {
   const action = { action: { kind: "button.click", button_id: "b" }, view_id: "v" } as const;
   expectType<Problem[]>()(views.validateAction(action, "customer"));
   views.applyAction(action, null);
-  expectType<Fault>()(buildFault(views.validateAction(action)));
+  expectType<ErrorInfo>()(buildFault(views.validateAction(action)));
   expectType<string | undefined>()(views.open.get(viewKey(null, "v"))?.event_id);
   expectType<string | undefined>()(findView(views.open.values(), action, "customer")?.event_id);
 
@@ -256,7 +256,7 @@ export function viewing(event: LogEvent) {
 
 export function failing(error: unknown) {
   if (error instanceof HttpError) expectType<number>()(error.status);
-  if (error instanceof HttpError) expectType<Fault | null>()(error.fault);
+  if (error instanceof HttpError) expectType<ErrorInfo | null>()(error.fault);
   const kinds = [Invalid, NotSignedIn, Forbidden, NotFound, Conflict, Gone, OtherPrincipal, TooMany];
   for (const Kind of kinds) expectType<number>()(new Kind("no", 400).retryAfterMs);
   const unreachable = new Unreachable("away");

@@ -11,7 +11,7 @@ from turnlog import open_log
 from turnlog.app import state_at
 from turnlog.errors import CallerError, TurnlogError
 from turnlog.events import CORE, TEAM, Catalog
-from turnlog.team.roster import TeamMember
+from turnlog.team import TeamMember
 from turnlog_examples.office.floor import REDUCERS, Floor
 
 STATES = {"alive": "green", "hatching": "yellow", "sleeping": "dim"}

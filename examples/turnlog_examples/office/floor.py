@@ -24,7 +24,7 @@ from turnlog.events import (
     UiCommand,
 )
 from turnlog.state import Reducers
-from turnlog.team.roster import NO_CHANNEL, SEAT_COUNT, Roster, Team, TeamMember
+from turnlog.team import NO_CHANNEL, SEAT_COUNT, Roster, Team, TeamMember
 
 HOME = 4  # Julian's own seat, in the middle of the grid
 SHOWN = 20  # commands and offers; the log has all of them

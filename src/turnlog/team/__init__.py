@@ -5,10 +5,12 @@ table, `CliParser` takes tool effects. The vocabulary `team` itself is `turnlog.
 """
 
 from turnlog.team.markers import MarkerParser, TagAndMarkerParser, parse_route, tag_and_marker_parser_factory
-from turnlog.team.roster import Roster, Team, TeamMember, build_roster_report
+from turnlog.team.roster import NO_CHANNEL, SEAT_COUNT, Roster, Team, TeamMember, build_roster_report
 from turnlog.team.tool_effects import TeamToolEffects
 
 __all__ = [
+    "NO_CHANNEL",
+    "SEAT_COUNT",
     "MarkerParser",
     "Roster",
     "TagAndMarkerParser",

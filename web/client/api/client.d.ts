@@ -1,4 +1,4 @@
-import type { ApprovalRequest, EventType, Fault, Json, LogEvent, Payloads } from "../events.js";
+import type { ApprovalRequest, EventType, ErrorInfo, Json, LogEvent, Payloads } from "../events.js";
 import type { SessionDocument } from "../folds/documents.js";
 import type { MetersReport } from "../folds/meters.js";
 import type { Pending } from "../folds/pending.js";
@@ -108,7 +108,7 @@ export declare class Client {
   /** Answer a call that waits for the page. */
   answer(session: string, call: CallReference, result: Json): Promise<number>;
   /** Answer a call with an error. */
-  fail(session: string, call: CallReference, fault: Fault): Promise<number>;
+  fail(session: string, call: CallReference, fault: ErrorInfo): Promise<number>;
   decide(
     session: string,
     request: Pick<ApprovalRequest, "call_id" | "args_hash">,

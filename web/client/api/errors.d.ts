@@ -1,4 +1,4 @@
-import type { Fault } from "../events.js";
+import type { ErrorInfo } from "../events.js";
 
 /** The base of all errors of the client. */
 export declare class TurnlogError extends Error {}
@@ -8,10 +8,10 @@ export declare class Unreachable extends TurnlogError {}
 
 /** The server refused the request. */
 export declare class HttpError extends TurnlogError {
-  constructor(message: string, status: number, more?: { fault?: Fault | null; retryAfterMs?: number });
+  constructor(message: string, status: number, more?: { fault?: ErrorInfo | null; retryAfterMs?: number });
   readonly status: number;
   /** The server's error object, if it sent one: `details.problems` has a path and a message each. */
-  readonly fault: Fault | null;
+  readonly fault: ErrorInfo | null;
   readonly retryAfterMs: number;
 }
 
@@ -29,5 +29,5 @@ export declare class TooMany extends HttpError {}
 export declare function createHttpError(
   status: number,
   message?: string,
-  more?: { fault?: Fault | null; retryAfterMs?: number },
+  more?: { fault?: ErrorInfo | null; retryAfterMs?: number },
 ): HttpError;

@@ -1,4 +1,4 @@
-import type { Envelope, Fault, Json, UiAction } from "../events.js";
+import type { Envelope, ErrorInfo, Json, UiAction } from "../events.js";
 
 export type Action = UiAction["action"];
 
@@ -44,4 +44,4 @@ export declare function findView<View extends Pick<OpenView, "event_id" | "chann
 ): View | undefined;
 
 /** Return the server's `fault` for problems, of which there is at least one. */
-export declare function buildFault(problems: Problem[]): Fault;
+export declare function buildFault(problems: Problem[]): ErrorInfo;
