@@ -6,8 +6,7 @@ that work in parallel would mix their words. Text from events cannot control the
 """
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 from textwrap import indent
 from typing import Any, ClassVar, Protocol
 
@@ -43,16 +42,6 @@ SHORT_CHARS = 70  # of arguments and results: a compact line
 
 class EventPrinter(Protocol):
     def print_event(self, entry: Entry) -> None: ...
-
-
-async def print_events(
-    events: AsyncGenerator[Entry, None], printer: EventPrinter
-) -> AsyncGenerator[Entry, None]:
-    """Yield the same events; each is printed first."""
-    async with aclosing(events):
-        async for entry in events:
-            printer.print_event(entry)
-            yield entry
 
 
 def escape_text(text: str) -> str:

@@ -8,7 +8,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
 
 from rich.console import Console
 
@@ -18,9 +19,9 @@ from turnlog import Agent, tool
 from turnlog.agents import Scripted, ScriptTurn, ToolUse, all_ended
 from turnlog.agents.models import Cite, Fail, ScriptPart, Thinking
 from turnlog.agents.retry import RetryPolicy
-from turnlog.cli.event_printers import AnswerPrinter, EventPrinter, TreePrinter, print_events
+from turnlog.cli.event_printers import AnswerPrinter, EventPrinter, TreePrinter
 from turnlog.cli.log_access import INTERRUPT_EXIT_CODE
-from turnlog.events import Citation
+from turnlog.events import Citation, Entry
 
 TOP = """\
 Planner  I send a researcher for each of these: honey, the Moon.
@@ -201,6 +202,16 @@ def test_what_fails_is_a_line_and_its_stack_trace_goes_to_stderr() -> None:
 def choose(colour: str) -> str:
     """Choose a colour."""
     raise NotImplementedError
+
+
+async def print_events(
+    events: AsyncGenerator[Entry, None], printer: EventPrinter
+) -> AsyncGenerator[Entry, None]:
+    """Yield the same events; each is printed first."""
+    async with aclosing(events):
+        async for entry in events:
+            printer.print_event(entry)
+            yield entry
 
 
 Make = Callable[[Console], EventPrinter]

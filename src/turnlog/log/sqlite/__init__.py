@@ -1,1 +1,1 @@
-"""The SQLite store: schema and queries, checksums, verification, watermark file and backup."""
+"""The SQLite store: schema and queries, verification, watermark file and backup."""
