@@ -102,13 +102,12 @@ class Invocation:
         self.steps += 1
         self.usage = usage if self.usage is None else self.usage + usage
 
-        self.has_known_cost = self.has_known_cost and cost is not None
-        if not self.has_known_cost:
+        if cost is None:
+            self.has_known_cost = False
+        if cost is None or not self.has_known_cost:
             self.cost = None
-        elif self.cost is None:
-            self.cost = cost
-        elif cost is not None:
-            self.cost = self.cost + cost
+        else:
+            self.cost = cost if self.cost is None else self.cost + cost
 
     def build_end(self, reason: StopReason, result: str | None = None) -> AgentEnd:
         return AgentEnd(

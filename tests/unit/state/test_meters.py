@@ -99,3 +99,8 @@ def test_who_is_in_some_channels_gets_their_turns_and_the_sums_of_these() -> Non
     private = apply_events(Meters(), log(*turn(1, "seller")))
     nothing = {"began": private.report()["session"]["began"], "turns": 0, "turn_ms": 0}
     assert private.visible_in({"buyer"}).report() == {"session": nothing, "turns": {}, "agents": {}}
+
+
+def test_fold_without_events_has_no_meters_for_an_event() -> None:
+    envelope, _ = entry(AgentEnd(stop_reason="end_turn"), AGENT, 0)
+    assert list(Meters().meters_for(envelope)) == []

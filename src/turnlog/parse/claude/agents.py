@@ -172,11 +172,10 @@ class OpenAgents:
         """Close the agent's message. It stays known, because later lines may repeat its blocks."""
         if agent.message is not None:
             agent.message.close()
-            self.emit_message(agent)
+            self.emit_message(agent, agent.message)
 
-    def emit_message(self, agent: CliAgent) -> None:
-        if agent.message is not None:
-            self.emit(agent, *agent.message.take_output())
+    def emit_message(self, agent: CliAgent, message: CliMessage) -> None:
+        self.emit(agent, *message.take_output())
 
     def emit(self, agent: CliAgent, *payloads: Payload) -> None:
         """Append events of an agent, and the events that follow from its calls."""

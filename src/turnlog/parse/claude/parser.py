@@ -40,6 +40,7 @@ from turnlog.parse.claude.agents import (
     put_bounded,
 )
 from turnlog.parse.claude.lines import LineDecoder, make_raw_line_event, unsupported_line
+from turnlog.parse.claude.message import CliMessage
 from turnlog.parse.claude.permissions import (
     PermissionRequest,
     PermissionRequests,
@@ -275,7 +276,7 @@ class CliParser:
             for agent in self._agents.by_id.values():
                 if agent.message is not None:
                     agent.message.finish_confirmed()
-                    self._agents.emit_message(agent)
+                    self._agents.emit_message(agent, agent.message)
         return self._agents.find_caller(call_id)
 
     def _start_child(self, caller: CliAgent, call_id: str, line: JsonObject) -> CliAgent:
@@ -314,19 +315,17 @@ class CliParser:
 
         abandoned = line.get("abandoned_blocks") or event.get("abandoned_blocks")
         if abandoned is not None:
-            self._abandon_blocks(agent, abandoned)
+            self._abandon_blocks(agent, agent.message, abandoned)
             # The event is the stop of a block that has just been aborted.
             if event.get("type") == "content_block_stop":
                 return
         agent.message.feed_event(event)
-        self._agents.emit_message(agent)
+        self._agents.emit_message(agent, agent.message)
 
-    def _abandon_blocks(self, agent: CliAgent, abandoned: Any) -> None:
-        if agent.message is None:
-            return
+    def _abandon_blocks(self, agent: CliAgent, message: CliMessage, abandoned: Any) -> None:
         start = convert_or_none(get_field(abandoned, "from_block_index"), Count) or 0
-        block_ids = agent.message.abandon_from(start)
-        self._agents.emit_message(agent)
+        block_ids = message.abandon_from(start)
+        self._agents.emit_message(agent, message)
         self._agents.retract_blocks(agent, block_ids, "abandoned")
 
     def _on_assistant(self, line: JsonObject) -> None:
@@ -369,7 +368,7 @@ class CliParser:
             return None
 
         block_id = current.add_whole_block(block, aborted)
-        self._agents.emit_message(agent)
+        self._agents.emit_message(agent, current)
         return block_id
 
     def _retract_lines(self, uuids: Any, reason: str) -> None:

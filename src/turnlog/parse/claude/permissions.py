@@ -51,10 +51,8 @@ class PermissionRequests:
 
     def withdraw(self, request_id: Any) -> PermissionRequest | None:
         """Remove a request that the process has cancelled. Return None if it is not known."""
-        for call_id, request in self._by_call.items():
-            if request.request_id == request_id:
-                return self._by_call.pop(call_id)
-        return None
+        call_ids = [call_id for call_id, item in self._by_call.items() if item.request_id == request_id]
+        return self._by_call.pop(call_ids[0]) if call_ids else None
 
 
 def parse_requested_call(request: JsonObject) -> ToolCall | None:

@@ -97,12 +97,10 @@ class Turns:
         self.finish(agent, "error")
 
     def record_answered(self, agent: CliAgent, line: JsonObject) -> None:
-        turn = self._find_turn(agent)
-        if turn is None:
-            return
-        for uuid in parse_answered_uuids(line):
-            if uuid in self._unanswered_messages and not self._has_turn(uuid):
-                turn.answered_uuids.append(uuid)
+        for turn in self._turns_of(agent):
+            for uuid in parse_answered_uuids(line):
+                if uuid in self._unanswered_messages and not self._has_turn(uuid):
+                    turn.answered_uuids.append(uuid)
 
     def turn_for_result(self, line: JsonObject) -> CliAgent:
         """Return the main agent of the turn that a `result` line ends; begin a turn if there is none."""
@@ -120,9 +118,9 @@ class Turns:
 
     def finish(self, agent: CliAgent, reason: StopReason) -> None:
         """Remove a turn that has its result, and close the traces of the other messages that it answers."""
-        turn = self._find_turn(agent)
-        self._open_turns = {key: item for key, item in self._open_turns.items() if item is not turn}
-        for uuid in turn.answered_uuids if turn else ():
+        turns = self._turns_of(agent)
+        self._open_turns = {key: turn for key, turn in self._open_turns.items() if turn not in turns}
+        for uuid in [uuid for turn in turns for uuid in turn.answered_uuids]:
             message = self._unanswered_messages.get(uuid)
             if message is not None and message.trace_id == agent.scope.trace_id:
                 del self._unanswered_messages[uuid]
@@ -143,11 +141,9 @@ class Turns:
         if not self._has_turn(uuid):
             self._close_unanswered(uuid, "cancelled")
 
-    def _find_turn(self, agent: CliAgent) -> OpenTurn | None:
-        for turn in self._open_turns.values():
-            if turn.agent is agent:
-                return turn
-        return None
+    def _turns_of(self, agent: CliAgent) -> list[OpenTurn]:
+        """Return the turn of a main agent in a list; a sub-agent has none."""
+        return [turn for turn in self._open_turns.values() if turn.agent is agent]
 
     def _has_turn(self, uuid: str) -> bool:
         return any(uuid in turn.answered_uuids for turn in self._open_turns.values())

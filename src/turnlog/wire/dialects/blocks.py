@@ -254,8 +254,7 @@ def shorten_title(text: str) -> str:
     """Return a title of at most `MAX_TITLE_BYTES` of JSON, with an ellipsis if it was cut."""
     if len(msgspec.json.encode(text)) <= MAX_TITLE_BYTES:
         return text
-    for size in range(MAX_TITLE_BYTES, 0, -8):
-        shortened = text[:size] + "…"
-        if len(msgspec.json.encode(shortened)) <= MAX_TITLE_BYTES:
-            return shortened
-    return "…"
+    size = MAX_TITLE_BYTES
+    while len(msgspec.json.encode(text[:size] + "…")) > MAX_TITLE_BYTES:
+        size -= 8
+    return text[:size] + "…"
