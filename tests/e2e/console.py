@@ -42,6 +42,10 @@ def context_of(browser: Browser, **options: Any) -> Iterator[BrowserContext]:
     try:
         yield context
     finally:
+        # A handler of a route may still wait for its answer; its error would reach the next test.
+        for page in context.pages:
+            page.unroute_all(behavior="ignoreErrors")
+        context.unroute_all(behavior="ignoreErrors")
         context.close()
 
 
