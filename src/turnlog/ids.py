@@ -4,10 +4,13 @@ An id is a prefix and a UUIDv7, so ids sort by time. Nothing relies on that: the
 """
 
 import os
+import re
 import time
 from typing import Literal
 
 Prefix = Literal["evt_", "sess_", "tr_", "agt_", "blk_", "call_", "inv_"]
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def now_ms() -> int:
@@ -25,6 +28,11 @@ def uuid7(ms: int, random: bytes) -> str:
 
 def new_id(prefix: Prefix) -> str:
     return prefix + uuid7(now_ms(), os.urandom(10))
+
+
+def to_event_id(id: str) -> str:
+    """Return the event id of a bare UUID, as `crypto.randomUUID()` makes it; any other id unchanged."""
+    return f"evt_{id.lower()}" if _UUID.fullmatch(id) else id
 
 
 def new_session_id() -> str:

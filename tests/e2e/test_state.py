@@ -155,7 +155,7 @@ def rebuild_one(folder: Path) -> None:
 def test_a_chat_says_what_became_of_it(tmp_path: Path) -> None:
     with desk(tmp_path) as (server, session):
         answer = talk(server, session, "Hello", *"abcdefghij")
-        assert answer["assistantMessage"] == "I read 12 parts.", "ten notes, the tally, the words"
+        assert answer["displayText"] == "I read 12 parts.", "ten notes, the tally, the words"
         assert answer["state"]["notes"] == answer["state"]["tally"] == 10
         told = [(event["type"], event["origin"]) for event in answer["events"]]
         assert told == [("note", "ui")] * 10 + [("tally", "app")]
@@ -163,12 +163,12 @@ def test_a_chat_says_what_became_of_it(tmp_path: Path) -> None:
         assert answer["seq"] == json.loads(raw(server, f"/api/state?session={session}"))["seq"]
 
         quiet = talk(server, session, "quiet now")
-        assert quiet["assistantMessage"] is None
+        assert quiet["displayText"] == ""
         assert [bubble["who"] for bubble in quiet["messages"]][-1] == "user", "no prose, no bubble"
         assert quiet["events"] == [{"type": "note", "data": {"text": "quiet now"}, "origin": "model"}]
 
         waits = talk(server, session, "ask")
-        assert waits["assistantMessage"] == "One moment. "
+        assert waits["displayText"] == "One moment. "
         state = json.loads(raw(server, f"/api/state?session={session}&include=open"))
         [call] = state["open"]["calls"]
         assert (call["tool"], call["waits_for"]) == ("confirm", "page")
@@ -176,7 +176,7 @@ def test_a_chat_says_what_became_of_it(tmp_path: Path) -> None:
         assert aside["turn"] == waits["turn"], "what comes while somebody waits is told in its turn"
         onward = talk(server, session, "Never mind.", "b")
         assert onward["turn"] == waits["turn"]
-        assert onward["assistantMessage"].startswith("I read")
+        assert onward["displayText"].startswith("I read")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_rules_that_cannot_be_followed_are_the_servers_fault_and_leave_nothing(t
                 assert (status, rule in answer["error"]) == (500, True), answer
                 assert "ZeroDivisionError: " not in answer["error"]
         assert raw(server, f"/api/log?session={session}") == before
-        assert talk(server, session, "Hello")["assistantMessage"] == "I read 1 parts."
+        assert talk(server, session, "Hello")["displayText"] == "I read 1 parts."
 
 
 def test_a_chat_again_is_the_same_chat(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_a_chat_again_is_the_same_chat(tmp_path: Path) -> None:
         server.kill()
     with running(APP, tmp_path) as server:
         again = chat(server, session, key="k2", userMessage="Never mind.")[1]
-        assert again["assistantMessage"] == onward[1]["assistantMessage"]
+        assert again["displayText"] == onward[1]["displayText"]
         assert again["messages"] == onward[1]["messages"]
 
 
@@ -259,7 +259,7 @@ def test_who_hangs_up_cancels_nothing_and_may_ask_again(tmp_path: Path) -> None:
     with desk(tmp_path) as (server, session):
         hang_up(server, {"sessionId": session, "userMessage": "long"}, "k1")
         answer = chat(server, session, key="k1", userMessage="long")[1]
-        assert answer["assistantMessage"].count("word") == 400
+        assert answer["displayText"].count("word") == 400
         lines = raw(server, f"/api/log?session={session}").splitlines()
         types = [json.loads(line).get("type") for line in lines]
         assert types.count("ui.message") == types.count("agent.start") == 1

@@ -6,7 +6,7 @@ from uuid import RFC_4122, UUID
 
 import pytest
 
-from turnlog.ids import Prefix, new_epoch, new_id, new_session_id, now_ms, uuid7
+from turnlog.ids import Prefix, new_epoch, new_id, new_session_id, now_ms, to_event_id, uuid7
 
 # RFC 9562, appendix A.6: the time, and rand_a (12 bits) and rand_b (62 bits) in the ten bytes given
 RFC_TIME = 0x017F22E279B0
@@ -47,3 +47,18 @@ def test_an_epoch_is_eight_plain_characters() -> None:
     first, second = new_epoch(), new_epoch()
     assert first != second
     assert len(bytes.fromhex(first)) == 4
+
+
+@pytest.mark.parametrize(
+    ("id", "event_id"),
+    [
+        ("017f22e2-79b0-7cc3-98c4-dc0c0c07398f", "evt_017f22e2-79b0-7cc3-98c4-dc0c0c07398f"),
+        ("017F22E2-79B0-7CC3-98C4-DC0C0C07398F", "evt_017f22e2-79b0-7cc3-98c4-dc0c0c07398f"),
+        ("evt_017F22E2", "evt_017F22E2"),
+        ("017f22e279b07cc398c4dc0c0c07398f", "017f22e279b07cc398c4dc0c0c07398f"),
+        ("017f22e2-79b0-7cc3-98c4-dc0c0c07398f\n", "017f22e2-79b0-7cc3-98c4-dc0c0c07398f\n"),
+        ("", ""),
+    ],
+)
+def test_a_bare_uuid_is_the_event_id_with_the_prefix_and_other_ids_stay(id: str, event_id: str) -> None:
+    assert to_event_id(id) == event_id

@@ -110,13 +110,15 @@ class Converter:
             self._begin_session(item.session_id)
             return b""
 
-        if item.session_id != self._session:
-            self._begin_session(item.session_id)
-        if item.seq <= self._last:
-            raise InvalidEvent(f"line {number}: expected a seq after {self._last}, got {item.seq}", "$.seq")
-        self._last = item.seq
-        messages = [self._escape(message) for message in self._messages(item, line)]
-        return b"".join(encode_frames(messages, item.seq))
+        envelope = item.envelope
+        if envelope.session_id != self._session:
+            self._begin_session(envelope.session_id)
+        if envelope.seq <= self._last:
+            problem = f"expected a seq after {self._last}, got {envelope.seq}"
+            raise InvalidEvent(f"line {number}: {problem}", "$.seq")
+        self._last = envelope.seq
+        messages = [self._escape(message) for message in self._messages(envelope, item.line)]
+        return b"".join(encode_frames(messages, envelope.seq))
 
     def close(self) -> bytes:
         """Return the frames that end a response; none for a stream."""

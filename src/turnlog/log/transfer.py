@@ -1,4 +1,4 @@
-"""Export and import of sessions as lines of JSON. Ids, seqs and bytes stay the same.
+"""Export and import of sessions as lines of JSON. Ids, seqs and bytes stay the same; a bare UUID gets `evt_`.
 
 A session is one line that describes it, `{"type":"session",...}`, then its envelopes as they are stored, one
 per line, then its blobs, `{"type":"blob",...}` (see `blobs`). Import adds what is missing, so importing twice
@@ -17,7 +17,7 @@ from turnlog.events import CATALOG, Envelope, decode_envelope
 from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.events.payload import SessionId
 from turnlog.events.strict_json import one_line
-from turnlog.ids import new_epoch, now_ms
+from turnlog.ids import new_epoch, now_ms, to_event_id
 from turnlog.log.append import RowBatch, activity_after, apply_to_record
 from turnlog.log.blobs import BlobLine, BlobReader, NamedBlob
 from turnlog.log.filter import MATCH_ALL, EventFilter
@@ -143,8 +143,8 @@ def batch_by_session(lines: Iterable[bytes]) -> Iterator[ImportBatch | NamedBlob
             events = []
             continue
 
-        session = check_session_line(session, item.session_id, number)
-        events.append(EventLine(number, item, line))
+        session = check_session_line(session, item.envelope.session_id, number)
+        events.append(item)
         if len(events) == MAX_BATCH_EVENTS:
             yield ImportBatch(session, events, is_last=False)
             events = []
@@ -160,17 +160,29 @@ def check_session_line(session: SessionLine | None, session_id: str, number: int
     return session
 
 
-def decode_export_line(line: bytes, number: int) -> SessionLine | BlobLine | Envelope:
+def decode_export_line(line: bytes, number: int) -> SessionLine | BlobLine | EventLine:
     """Decode a session, a blob or an envelope; raise `InvalidEvent` with the number of the line."""
     try:
         tree = msgspec.json.decode(line)
         type_name = tree.get("type") if isinstance(tree, dict) else None
         line_type = LINE_TYPES.get(type_name) if isinstance(type_name, str) else None
-        return msgspec.json.decode(line, type=line_type) if line_type else decode_envelope(line)
+        if line_type:
+            return msgspec.json.decode(line, type=line_type)
+        event_id = tree.get("id") if isinstance(tree, dict) else None
+        if isinstance(event_id, str) and to_event_id(event_id) != event_id:
+            line = with_event_id(line, to_event_id(event_id))
+        return EventLine(number, decode_envelope(line), line)
     except InvalidEvent as error:
         raise InvalidEvent(f"line {number}: {error.problem}", error.path) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidEvent(f"line {number}: {one_line(str(error))}") from None
+
+
+def with_event_id(line: bytes, event_id: str) -> bytes:
+    """Return an envelope with another id; all its other values keep their bytes."""
+    fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    fields["id"] = msgspec.Raw(msgspec.json.encode(event_id))
+    return msgspec.json.encode(fields)
 
 
 def import_batch(

@@ -10,9 +10,9 @@ import pytest
 from msgspec.json import encode as dump
 
 from tests.support.tables import for_each_row
-from tests.unit.examples.broker_desk import CATALOG, after
+from tests.unit.examples.broker_desk import CATALOG, after, entered
 from turnlog.errors import InvalidEvent
-from turnlog.events import EventType, Payload, ProcessStart
+from turnlog.events import AgentEnd, EventType, Payload, ProcessStart, Scope
 from turnlog_examples.broker.case import ENDS, REDUCERS, Case, new_case
 from turnlog_examples.broker.events import (
     BROKER,
@@ -80,7 +80,7 @@ def test_the_stages_are_what_they_are_called() -> None:
 
 
 def test_every_type_has_its_reducer() -> None:
-    assert {kind.payload_class for kind in BROKER} | {ProcessStart} == set(REDUCERS)
+    assert {kind.payload_class for kind in BROKER} | {ProcessStart, AgentEnd} == set(REDUCERS)
     assert len(TAXONOMY) == 21
 
 
@@ -168,11 +168,34 @@ def test_nothing_leads_out_of_an_end_but_completion_of_a_selected_case(kind: Eve
 
 
 @for_each_row("stage", ["new", "quoted", "sent", "countered"])
-def test_only_a_selected_case_is_completed_and_only_what_happened_is_an_outcome(stage: str) -> None:
+def test_only_a_selected_case_is_completed_and_an_open_one_takes_its_first_outcome(stage: str) -> None:
     case = STAGES[stage]
     assert after(case, CaseComplete()) is case
     for kind in ("selected", "declined", "ineligible", "withdrawn", "completed"):
-        assert after(case, CaseOutcome(kind=kind)) is case
+        closed = after(case, CaseOutcome(kind=kind))
+        assert (closed["caseOutcome"]["kind"], closed["status"]) == (kind, case["status"])
+        assert after(closed, CaseOutcome(kind="selected", reason="Another")) is closed
+
+
+@for_each_row(
+    ("refused_in", "scope", "answers"),
+    [
+        ("tr_2", Scope(trace_id="tr_2", channel="customer"), True),
+        ("tr_2", Scope(trace_id="tr_1", channel="customer"), False),  # it began before the refusal
+        (None, Scope(trace_id="tr_3", channel="customer"), True),
+        (None, Scope(trace_id="tr_3", channel="installer"), False),
+    ],
+)
+def test_a_refusal_is_answered_by_the_guides_turn_on_it(
+    refused_in: str | None, scope: Scope, answers: bool
+) -> None:
+    refusal = RefuseCounterOffer()
+    case = REDUCERS[RefuseCounterOffer](
+        COUNTERED, refusal, entered(refusal, 10, "ui", Scope(trace_id=refused_in))
+    )
+    end = AgentEnd(stop_reason="end_turn", steps=1)
+    after_turn = REDUCERS[AgentEnd](case, end, entered(end, 11, "system", scope))
+    assert ("refusalTurn" not in after_turn) is answers
 
 
 def test_a_lender_answers_in_its_place_and_only_while_somebody_asks() -> None:

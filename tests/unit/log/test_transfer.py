@@ -11,7 +11,7 @@ import pytest
 from tests.support.tables import for_each_row
 from tests.unit.cli.harness import LIVE, NOW_MS, event, said, turn
 from turnlog.errors import Conflict, InvalidEvent, NotFound, SessionClosed, TurnlogError
-from turnlog.events import Event
+from turnlog.events import CATALOG, Event
 from turnlog.log import Log, MemoryStore, SqliteStore, Store
 from turnlog.log.transfer import (
     MAX_BATCH_EVENTS,
@@ -471,3 +471,20 @@ def test_a_path_is_said_once() -> None:
     with pytest.raises(InvalidEvent) as error:
         decode_export_line(b"{}", 1)
     assert str(error.value).count("(at $)") == 1
+
+
+def test_import_of_a_bare_uuid_stores_the_event_id_and_the_same_bytes_otherwise(store: Open) -> None:
+    """The id may be written either way in two imports of one session: the second finds the event."""
+    uuid = "017f22e2-79b0-7cc3-98c4-dc0c0c07398f"
+    message = CATALOG.build_event("ui.message", {"text": "hi  you"}, id=f"evt_{uuid}")
+    [session, line] = lines_of([message])
+    assert f'"id":"evt_{uuid}"'.encode() in line
+    bare = [session, line.replace(f"evt_{uuid}".encode(), uuid.upper().encode())]
+
+    async def work(log: Log) -> None:
+        assert await imported(log, bare) == [ImportCounts(new_events=1)]
+        assert await exported(log) == [session, line]
+        assert await imported(log, [session, line]) == [ImportCounts(known_events=1)]
+        assert await imported(log, bare) == [ImportCounts(known_events=1)]
+
+    on(store(), work)

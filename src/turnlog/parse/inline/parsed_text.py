@@ -7,7 +7,7 @@ import msgspec
 from turnlog.events import ParseReject, Payload
 
 
-class TagEvent(msgspec.Struct):
+class TagEvent(msgspec.Struct, omit_defaults=True):
     """An event found in the text. `payload` is None if the parser has no vocabulary."""
 
     type: str
@@ -15,8 +15,8 @@ class TagEvent(msgspec.Struct):
     payload: Payload | None = None
 
 
-class ParsedText(msgspec.Struct, gc=False):
-    """The output of one `feed` or `flush`."""
+class ParsedText(msgspec.Struct, gc=False, rename="camel"):
+    """The output of one `feed` or `flush`. In JSON its text is `displayText`."""
 
     display_text: str
     events: list[TagEvent]

@@ -16,7 +16,7 @@ from turnlog.app import ClientEvent, Membership, Sessions
 from turnlog.app.messages import Chat, SendResult
 from turnlog.errors import BadInput, InvalidEvent, NotFound, quote
 from turnlog.events import UiMessage
-from turnlog.ids import new_id
+from turnlog.ids import new_id, to_event_id
 from turnlog.server.auth.authentication import get_identity
 from turnlog.server.openapi import Operation, post_route
 from turnlog.server.request_body import check_message_text, read_json_body
@@ -31,7 +31,7 @@ from turnlog.state.transcript import TranscriptEntry
 
 
 class DirectEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """An event of the application, by its bare name."""
+    """An event of the application, by its bare name. A bare UUID is the id `evt_<uuid>`."""
 
     type: str
     data: dict[str, Any] = {}
@@ -56,12 +56,12 @@ class ChatAppEvent(msgspec.Struct):
 
 
 class ChatResponse(msgspec.Struct, rename="camel"):
-    """The state after the turn, the turn's last assistant text, its events, and the conversation."""
+    """The state after the turn, the text to show (may be empty), its events, and the conversation."""
 
     turn: str
     seq: int
     state: Any
-    assistant_message: str | None
+    display_text: str
     events: list[ChatAppEvent]
     messages: list[TranscriptEntry]
 
@@ -125,9 +125,9 @@ def to_client_event(membership: Membership, index: int, event: DirectEvent, key:
         path = f"$.directEvents[{index}].type"
         raise BadInput(f"expected an event of {membership.app.name}, got {quote(event.type)}", path)
 
-    event_id = event.id
-    if event_id is None:
-        event_id = f"{key}_{index}" if key else new_id("evt_")
+    event_id = f"{key}_{index}" if key else new_id("evt_")
+    if event.id is not None:
+        event_id = to_event_id(event.id)
     return ClientEvent(event_type.name, event.data, event_id)
 
 
@@ -139,7 +139,12 @@ def to_chat_path(path: str) -> str:
 async def make_chat_response(sessions: Sessions, membership: Membership, sent: SendResult) -> ChatResponse:
     models = await sessions.load_read_models(membership)
     entries = visible_transcript(models.transcript, membership)
-    replies = [entry.text for entry in entries if entry.who == "assistant" and entry.turn == sent.turn]
+    # The texts of this request alone: a turn that waited has texts of earlier requests, too.
+    texts = [
+        entry.text
+        for entry in entries
+        if entry.who == "assistant" and entry.turn == sent.turn and entry.seq > sent.seq and entry.depth == 0
+    ]
 
     events = []
     app_types = membership.app.vocabulary.types if membership.app.vocabulary else {}
@@ -151,5 +156,4 @@ async def make_chat_response(sessions: Sessions, membership: Membership, sent: S
                 events.append(ChatAppEvent(bare_name, envelope.payload, envelope.origin))
         after_seq = page.last
 
-    last_reply = replies[-1] if replies else None
-    return ChatResponse(sent.turn, models.seq, models.state, last_reply, events, entries)
+    return ChatResponse(sent.turn, models.seq, models.state, "\n\n".join(texts), events, entries)

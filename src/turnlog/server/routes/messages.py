@@ -9,7 +9,7 @@ from starlette.responses import Response
 from turnlog.app import ClientEvent
 from turnlog.events import UiMessage
 from turnlog.events.payload import Name, Record
-from turnlog.ids import new_id
+from turnlog.ids import new_id, to_event_id
 from turnlog.server.auth.authentication import get_identity, get_session_creator
 from turnlog.server.openapi import Operation, post_route
 from turnlog.server.request_body import MAX_SMALL_BODY_BYTES, check_message_text, read_json_body
@@ -42,7 +42,7 @@ class SendResponse(msgspec.Struct, rename={"event_id": "eventId"}, omit_defaults
 
 
 class EventBody(msgspec.Struct, forbid_unknown_fields=True):
-    """One event that a client posts."""
+    """One event that a client posts. A bare UUID is the id `evt_<uuid>`."""
 
     type: str
     payload: dict[str, Any] = {}
@@ -119,7 +119,9 @@ class MessageRoutes:
         body = await read_json_body(request, PostEventsBody)
         membership = await self._access.find_membership(request, body.session)
         events = [
-            ClientEvent(event.type, event.payload, new_id("evt_") if event.id is None else event.id)
+            ClientEvent(
+                event.type, event.payload, new_id("evt_") if event.id is None else to_event_id(event.id)
+            )
             for event in body.events
         ]
         return json_response(PostEventsResponse(await self._access.sessions.post(membership, events)), 202)
