@@ -122,7 +122,8 @@ def test_no_field_is_left_out() -> None:
     assert Counter(entry["seed"] for entry in FIELDS) == COUNTS
 
 
-ADDED = {("accept_counter_offer", "offerId"), ("refuse_counter_offer", "offerId")}  # C36
+# A page may name the offer that its person saw.
+ADDED = {("accept_counter_offer", "offerId"), ("refuse_counter_offer", "offerId")}
 
 
 def test_the_broker_speaks_the_names_of_document_000() -> None:

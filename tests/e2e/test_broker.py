@@ -36,6 +36,7 @@ from tests.e2e.broker_desk import (
 from tests.e2e.examples import emptied, standing
 from tests.e2e.harness import ROOT
 from tests.support.limits import HANG_S
+from turnlog.events import ParseReject
 from turnlog.state.fold import fold
 from turnlog_examples.broker import start
 from turnlog_examples.broker.audit import accounted
@@ -109,7 +110,7 @@ def test_the_answer_of_a_chat_says_who_said_each_event(tmp_path: Path) -> None:
             ("present_disclosure", "app"),
             ("present_disclosure", "model"),
         ]
-        assert answer["assistantMessage"] == "Have a look."
+        assert answer["displayText"] == "Have a look."
         assert answer["state"] == people.customer.case
         assert answer["state"]["status"] == "quote_ready", "what a page says of the state is not used"
         assert [bubble["who"] for bubble in answer["messages"]][-3:] == ["note", "user", "assistant"]
@@ -144,14 +145,46 @@ def test_a_model_that_says_what_is_forbidden_changes_nothing_and_leaves_a_reject
         assert before["status"] == "awaiting_counter_decision"
         for name, data in FORBIDDEN.items():
             answer = people.customer.chat(Step(words=f"Done. {tag(name, data)}"))
-            assert (answer["assistantMessage"], answer["events"]) == ("Done.", []), name
+            assert (answer["displayText"], answer["events"]) == ("Done.", []), name
         rejects = [envelope for envelope, _ in people.items if envelope.type == "parse.reject"]
         assert len(rejects) == len(FORBIDDEN)
         assert {envelope.channel for envelope in rejects} == {"customer"}
-        closing = [("case_outcome", {"kind": "selected"}), ("case_complete", {})]
-        for name, data in closing:  # a model may say it; a case that has not come to it stays as it is
-            assert said(people.customer.chat(Step(words=tag(name, data)))) == [(name, "model")]
+        # a model may say it; a case that is not selected is not completed
+        assert said(people.customer.chat(Step(words=tag("case_complete", {})))) == [
+            ("case_complete", "model")
+        ]
         assert people.customer.case == before
+
+
+def test_the_first_outcome_of_an_open_case_is_recorded_and_a_second_changes_nothing(tmp_path: Path) -> None:
+    with office("echo", tmp_path) as people:
+        quoted(people)
+        first = people.customer.chat(Step(words=tag("case_outcome", {"kind": "declined", "reason": "Ours"})))
+        outcome = first["state"]["caseOutcome"]
+        assert (outcome["kind"], outcome["reason"], first["state"]["status"]) == (
+            "declined",
+            "Ours",
+            "quote_ready",
+        )
+        again = people.customer.chat(Step(words=tag("case_outcome", {"kind": "selected"})))
+        assert said(again) == [("case_outcome", "model")]
+        assert again["state"] == first["state"]
+
+
+def test_the_installers_guide_emits_nothing_that_judges_the_customer(tmp_path: Path) -> None:
+    """The control is the customer's guide: it emits the same event, and the case has it."""
+    judged = f"So be it. {tag('record_eligibility', ELIGIBLE | {'isEmployed': False})}"
+    with office("echo", tmp_path) as people:
+        answer = people.installer.chat(Step(words=judged))
+        assert (answer["displayText"], answer["events"]) == ("So be it.", [])
+        assert (answer["state"]["status"], "eligibility" in people.customer.case) == ("intake", False)
+        rejects = [payload for _, payload in people.items if isinstance(payload, ParseReject)]
+        assert [(reject.reason, reject.name) for reject in rejects] == [
+            ("unknown_type", "record_eligibility")
+        ]
+        answer = people.customer.chat(Step(words=judged))
+        assert said(answer)[0] == ("record_eligibility", "model")
+        assert answer["state"]["status"] == "ineligible"
 
 
 def test_a_page_says_only_what_is_for_its_role(tmp_path: Path) -> None:
@@ -194,7 +227,7 @@ def test_the_link_is_for_one_guest_and_makes_a_customer_and_no_more(tmp_path: Pa
         assert people.customer.post("/api/links", invite)[0] == 403
         assert bob.post("/api/links", invite)[0] == 404
         assert bob.try_chat(Step(words="Hello"))[0] == 404
-        assert people.customer.chat(Step(words="Hello"))["assistantMessage"].startswith("Hello.")
+        assert people.customer.chat(Step(words="Hello"))["displayText"].startswith("Hello.")
 
 
 SECRET = "zinnober"  # what is said in the installer's channel only
@@ -231,7 +264,7 @@ def test_installer_and_customer_never_get_a_byte_of_each_others_channel(tmp_path
         theirs = people.installer.chat(Step([("generate_customer_link", {})], f"{SECRET} {note}"))
         name = {"fullName": PRIVATE}
         mine = people.customer.chat(Step([("record_personal_facts", name)], f"{PRIVATE} it is"))
-        assert (theirs["assistantMessage"], mine["assistantMessage"]) == (SECRET, f"{PRIVATE} it is")
+        assert (theirs["displayText"], mine["displayText"]) == (SECRET, f"{PRIVATE} it is")
         assert people.customer.act(GRANTED)[0] == 202  # from which rules make more
         for who in (people.installer, people.customer):
             who.chat(Step(words="the-end"))
@@ -359,7 +392,7 @@ def test_a_server_killed_in_mid_turn_has_the_same_case_when_it_is_back(tmp_path:
         assert case["consents"][0]["granted"]
         assert fold(REDUCERS, people.items, start()) == case
         again = people.customer.chat(step, key=key, directEvents=consent)
-        assert again["assistantMessage"] in (None, *[one["text"] for one in again["messages"]])
+        assert again["displayText"] in ("", *[one["text"] for one in again["messages"]])
         assert again["state"] == case, "the turn that was cut off is over, and said nothing to the case"
         ends = [envelope for envelope, _ in people.items if envelope.type == "agent.end"]
         assert [envelope.trace_id for envelope in ends].count(again["turn"]) == 1

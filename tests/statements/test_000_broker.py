@@ -14,6 +14,7 @@ from tests.statements.room import body, tag, talk
 from tests.support.written_logs import place, vector_event
 from tests.unit.examples.test_broker_case import STAGES
 from tests.unit.examples.test_broker_session import (
+    ACCEPT,
     GRANTED,
     QUOTED,
     READ,
@@ -135,19 +136,44 @@ def test_a_submission_sets_submitting_until_the_case_has_ended(stage: str) -> No
     assert after["status"] == (case["status"] if case["status"] in ENDS else "submitting")
 
 
-def test_a_second_refusal_changes_nothing_unless_the_next_lender_has_made_an_offer() -> None:
+@pytest.mark.parametrize("decision", [REFUSE, ACCEPT])
+def test_a_second_decision_without_an_offer_changes_nothing_until_the_guide_has_spoken(
+    decision: tuple[str, Facts],
+) -> None:
+    """A refusal makes the next lender offer at once: the same click again must not decide on that offer."""
+
     async def run() -> None:
         async with opened() as session:
             for event in (*QUOTED, GRANTED, READ, SUBMIT):
                 await session.post(event)
-            asked = []
-            while (fall := (await session.case())["waterfall"])["awaitingCounterDecision"]:
-                asked.append(len(fall["steps"]))
-                await session.post(REFUSE)
-            assert asked[:2] == [1, 2]
-            over = await session.case()
             await session.post(REFUSE)
-            assert await session.case() == over
+            before = await session.case()
+            assert len(before["waterfall"]["steps"]) == 2
+            assert before["waterfall"]["awaitingCounterDecision"], "the next lender has made an offer"
+            await session.post(decision)
+            assert await session.case() == before
+            await session.say("Here is another offer.")
+            await session.post(decision)
+            decided = await session.case()
+            assert decided != before
+            await session.post(decision)
+            assert await session.case() == decided
+
+    play(run)
+
+
+def test_a_page_that_names_no_offer_refuses_each_offer_once_by_chats() -> None:
+    async def run() -> None:
+        async with opened() as session:
+            await session.sessions.chat(
+                session.seat, Chat("customer", direct(*QUOTED, GRANTED, READ, SUBMIT))
+            )
+            steps = []
+            while (case := await session.case())["status"] == "awaiting_counter_decision":
+                steps.append(len(case["waterfall"]["steps"]))
+                await session.sessions.chat(session.seat, Chat("customer", direct(REFUSE, REFUSE)))
+            assert steps == [1, 2, 3], "two refusals of one request are one"
+            assert (case["status"], case["caseOutcome"]["kind"]) == ("declined", "declined")
 
     play(run)
 

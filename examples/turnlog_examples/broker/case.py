@@ -9,9 +9,11 @@ Where the source is silent or contradicts itself, this holds:
   that asks them says again how that stands, and asks nobody twice.
 - An acknowledgement of what was never shown records both at once: what is acknowledged was presented.
 - A loan of another amount voids the quote, until lenders have answered it.
-- A decision that names a counter-offer counts for that one alone: said twice, it does not decide on the next
-  lender's, which the customer has not seen.
-- An outcome is recorded when the case has come to it, and the first one counts.
+- A decision that names a counter-offer counts for that one alone. After a refusal, a decision that names none
+  counts only when the guide's turn has ended: said twice, it does not decide on the next lender's offer, of
+  which the customer has not been told.
+- The first outcome counts, also on an open case, whose status it leaves as it is. An ended case takes none
+  that contradicts its end.
 - What is recorded again as it was keeps its first time, except a consent: that is replaced, time and all.
 - An event that changes nothing does not touch `updatedAt` either: the state stays the very same object.
 """
@@ -21,7 +23,7 @@ from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
-from turnlog.events import Envelope, Payload, ProcessStart
+from turnlog.events import AgentEnd, Envelope, Payload, ProcessStart
 from turnlog.state import Reducers
 from turnlog_examples.broker import events as said
 from turnlog_examples.broker.quote import Quote, exact, pence, quote
@@ -74,6 +76,7 @@ class Case(TypedDict):
     installerHandoffComplete: bool
     createdAt: NotRequired[str]
     updatedAt: NotRequired[str]
+    refusalTurn: NotRequired[str | None]  # of a refusal that the guide has not answered yet
     page: NotRequired[Facts]  # of `buttons`: the question that the page shows
 
 
@@ -285,8 +288,26 @@ def awaited(case: Case, offer_id: str | None = None) -> Waterfall | None:
     return fall if offer_id in (None, fall["steps"][-1]["outcome"]["offer"]["id"]) else None
 
 
+def decided(case: Case, offer_id: str | None) -> Waterfall | None:
+    """The lenders' answers, if a decision on this offer counts; without an id it is the one last told."""
+    if offer_id is None and "refusalTurn" in case:
+        return None
+    return awaited(case, offer_id)
+
+
+def answered(case: Case, _: AgentEnd, at: Envelope) -> Case:
+    """The guide's turn after a refusal is over, so the customer has been told of the next offer."""
+    if "refusalTurn" not in case or at.channel != "customer":
+        return case
+    if case["refusalTurn"] not in (None, at.trace_id):
+        return case  # a turn that began before the refusal
+    after: Case = {**case}
+    del after["refusalTurn"]
+    return after
+
+
 def accepted(case: Case, payload: said.AcceptCounterOffer, at: Envelope) -> Case:
-    if not (fall := awaited(case, payload.offer_id)):
+    if not (fall := decided(case, payload.offer_id)):
         return case
     offer = fall["steps"][-1]["outcome"]["offer"]
     after: Waterfall = {**fall, "acceptedOffer": offer, "awaitingCounterDecision": False, "updatedAt": at.ts}
@@ -294,10 +315,10 @@ def accepted(case: Case, payload: said.AcceptCounterOffer, at: Envelope) -> Case
 
 
 def refused(case: Case, payload: said.RefuseCounterOffer, at: Envelope) -> Case:
-    if not (fall := awaited(case, payload.offer_id)):
+    if not (fall := decided(case, payload.offer_id)):
         return case
     after: Waterfall = {**fall, "awaitingCounterDecision": False, "updatedAt": at.ts}
-    return {**case, "status": "waterfall_running", "waterfall": after}
+    return {**case, "status": "waterfall_running", "waterfall": after, "refusalTurn": at.trace_id}
 
 
 def selected(case: Case, payload: said.SelectOffer, at: Envelope) -> Case:
@@ -316,7 +337,8 @@ def withdrawn(case: Case, payload: said.Withdraw, at: Envelope) -> Case:
 
 
 def outcome(case: Case, payload: said.CaseOutcome, at: Envelope) -> Case:
-    if "caseOutcome" in case or payload.kind not in REACHED.get(case["status"], ()):
+    contradicts = case["status"] in ENDS and payload.kind not in REACHED[case["status"]]
+    if "caseOutcome" in case or contradicts:
         return case
     return {**case, "caseOutcome": {**facts(payload), "recordedAt": at.ts}}
 
@@ -359,6 +381,7 @@ STEPS: dict[type[Payload], Step] = {
     said.CaseOutcome: outcome,
     said.CaseComplete: completed,
     said.RequestDecision: decision,
+    AgentEnd: answered,
 }
 
 

@@ -171,7 +171,7 @@ class SubmitApplication(Fact, frozen=True, kw_only=True, rename="camel"):
 
 
 class AcceptCounterOffer(Fact, frozen=True, kw_only=True, rename="camel"):
-    """The customer takes the counter-offer: the one it names, or whichever waits."""
+    """The customer takes the counter-offer: the one it names, or the one last told of."""
 
     ORIGINS: ClassVar[Any] = PAGE_OR_RULE
     EXAMPLE: ClassVar = {"offerId": "offer_1"}
@@ -180,7 +180,7 @@ class AcceptCounterOffer(Fact, frozen=True, kw_only=True, rename="camel"):
 
 
 class RefuseCounterOffer(Fact, frozen=True, kw_only=True, rename="camel"):
-    """The customer refuses the counter-offer: the one it names, or whichever waits."""
+    """The customer refuses the counter-offer: the one it names, or the one last told of."""
 
     ORIGINS: ClassVar[Any] = PAGE_OR_RULE
     EXAMPLE: ClassVar = {"offerId": "offer_1"}
@@ -189,7 +189,7 @@ class RefuseCounterOffer(Fact, frozen=True, kw_only=True, rename="camel"):
 
 
 class SelectOffer(Fact, frozen=True, kw_only=True, rename="camel"):
-    """An approved offer was chosen."""
+    """An approved offer was chosen; kept from the older flow with parallel offers."""
 
     ORIGINS: ClassVar[Any] = PAGE_OR_RULE
     EXAMPLE: ClassVar = {"offerId": "offer_1"}
