@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.broker_desk import APPS as BROKERS
 from tests.e2e.harness import ROOT, Server, running
 from tests.e2e.weights_desk import APP as WEIGHTS
 from tests.e2e.weights_desk import executing
@@ -66,3 +67,15 @@ def test_stop_in_mid_sentence(node: str, tmp_path: Path) -> None:
     assert story["reason"] == "cancelled"
     assert story["compared"][0]["transcript"][-1]["partial"] is True
     same(story["compared"])
+
+
+def test_a_chat_of_a_page_is_answered_with_its_text_its_events_and_the_state(
+    node: str, tmp_path: Path
+) -> None:
+    with running(BROKERS + "echo", tmp_path) as server:
+        story = told(node, "broker", server)
+    answer = story["first"]
+    assert (answer["displayText"], answer["state"]["status"]) == ("That is me.", "quote_ready")
+    assert [(event["type"], event["origin"]) for event in answer["events"]] == [("record_eligibility", "ui")]
+    assert story["again"] == answer
+    assert (story["other"], story["wrong"]) == ("Conflict 409", "Invalid 400")

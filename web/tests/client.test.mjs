@@ -40,6 +40,32 @@ test("a message that got no answer is sent again under the same key", async (t) 
   assert.deepEqual([requests[0].url, requests[0].headers.authorization], ["/below/api/send", "Bearer secret"]);
 });
 
+test("a chat is sent to its role, again under the same key if no answer came", async (t) => {
+  const answer = { turn: "tr_1", seq: 9, state: {}, displayText: "Thanks.", events: [], messages: [] };
+  const { client, requests } = await serving(t, breaks, says(504), says(200, answer));
+  const directEvents = [{ type: "record_eligibility", data: { isOver18: true }, id: "evt_1" }];
+  const asked = { sessionId: "sess_1", message: "That is me", directEvents };
+  assert.deepEqual(await client.chat("a/b", asked), answer);
+  const keys = new Set(requests.map(({ headers }) => headers["idempotency-key"]));
+  assert.deepEqual([requests.length, keys.size], [3, 1]);
+  const { method, url, body } = requests[0];
+  assert.deepEqual([method, url], ["POST", "/below/api/chat/a%2Fb"]);
+  assert.deepEqual(body, { sessionId: "sess_1", userMessage: "That is me", directEvents });
+});
+
+test("a chat without a message or events leaves the field out", async (t) => {
+  const { client, requests } = await serving(t, says(200));
+  await client.chat("customer", { sessionId: "sess_1", message: "Hello", key: "k" });
+  await client.chat("customer", { sessionId: "sess_1", directEvents: [], key: "k" });
+  assert.deepEqual(
+    requests.map(({ body }) => body),
+    [
+      { sessionId: "sess_1", userMessage: "Hello" },
+      { sessionId: "sess_1", directEvents: [] },
+    ],
+  );
+});
+
 const CALL = { call_id: "c1", tool: "confirm", args: {} };
 
 for (const [name, ask, type, payload] of [

@@ -138,6 +138,17 @@ const STORIES = {
     page.feed.close();
     return { reason: payload.stop_reason, compared: await page.compared() };
   },
+
+  async broker() {
+    const sessionId = await client.createSession();
+    const isOver18 = { isOver18: true, isUkResident: true, isHomeowner: true, isEmployed: true };
+    const directEvents = [{ type: "record_eligibility", data: isOver18, id: crypto.randomUUID() }];
+    const first = await client.chat("customer", { sessionId, directEvents, message: "That is me.", key: "k1" });
+    const again = await client.chat("customer", { sessionId, directEvents, message: "That is me.", key: "k1" });
+    const other = await nameOf(client.chat("customer", { sessionId, message: "Another", key: "k1" }));
+    const wrong = await nameOf(client.chat("customer", { sessionId, directEvents: [{ type: "no_such" }] }));
+    return { first, again, other, wrong };
+  },
 };
 
 process.stdout.write(JSON.stringify(await STORIES[story]()));

@@ -3,6 +3,8 @@
 
 import type {
   ApprovalRequest,
+  ChatResult,
+  DirectEvent,
   ErrorInfo,
   Feed,
   FeedState,
@@ -136,6 +138,13 @@ export async function asking(client: Client, request: ApprovalRequest) {
   expectType<number>()(sent.eventId);
   expectType<string | undefined>()(sent.session);
 
+  const direct: DirectEvent = { type: "record_eligibility", data: { isOver18: true }, id: "017f22e2" };
+  const chat = await client.chat<{ status: string }>("customer", { sessionId: "sess_1", directEvents: [direct] });
+  expectType<ChatResult<{ status: string }>>()(chat);
+  expectType<string>()(chat.displayText);
+  expectType<string>()(chat.state.status);
+  expectType<Json>()((await client.chat("customer", { sessionId: "sess_1", message: "Hi", key: "k" })).state);
+
   const note: PostedEvent = { type: "broker.record_eligibility", payload: { eligible: true } };
   expectType<number[]>()(await client.dispatch("sess_1", [note]));
   expectType<number>()(await client.stop("sess_1", { turn: "tr_1", agent: "agt_1" }));
@@ -172,6 +181,8 @@ export async function asking(client: Client, request: ApprovalRequest) {
 
   // @ts-expect-error: no such payload
   client.dispatch("sess_1", [{ type: "broker.record_eligibility", payload: { eligible: "yes" } }]);
+  // @ts-expect-error: a chat is of a session
+  client.chat("customer", { message: "Hi" });
   // @ts-expect-error: a decision is one of two
   client.decide("sess_1", request, "maybe");
   // @ts-expect-error: a function is no JSON

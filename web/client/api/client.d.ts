@@ -16,6 +16,26 @@ export interface SendResult {
   session?: string;
 }
 
+/** An event of the application by its bare name. With an `id`, which may be a UUID, it is appended once. */
+export interface DirectEvent {
+  type: string;
+  data?: { [name: string]: Json };
+  id?: string;
+}
+
+/**
+ * What came of a chat: the state after it, the text to show ("" if the turn has events alone), the application's events of
+ * the turn, and the conversation.
+ */
+export interface ChatResult<State = Json> {
+  turn: string;
+  seq: number;
+  state: State;
+  displayText: string;
+  events: Array<{ type: string; data: { [name: string]: Json }; origin: LogEvent["origin"] }>;
+  messages: TranscriptMessage[];
+}
+
 export interface SessionInfo {
   session_id: string;
   app: string;
@@ -101,6 +121,11 @@ export declare class Client {
     message: string,
     options?: { session?: string; app?: string; channel?: string; target?: string; key?: string },
   ): Promise<SendResult>;
+  /** Send the events and the message of a role's page; return what came of the turn when it has ended or waits. */
+  chat<State = Json>(
+    role: string,
+    options: { sessionId: string; message?: string; directEvents?: DirectEvent[]; key?: string },
+  ): Promise<ChatResult<State>>;
   /** Append events, all or none; return their seqs. */
   dispatch(session: string, events: PostedEvent[]): Promise<number[]>;
   /** Stop all agents of a session, or one turn or agent. */

@@ -30,6 +30,12 @@ export class Client {
     return this.#post("api/send", body, { "idempotency-key": key });
   }
 
+  /** Send the events and the message of a role's page; return what came of the turn when it has ended or waits. */
+  chat(role, { sessionId, message, directEvents, key = newId() }) {
+    const body = { sessionId, userMessage: message, directEvents };
+    return this.#post(`api/chat/${encodeURIComponent(role)}`, body, { "idempotency-key": key });
+  }
+
   /** Append events, all or none; return their seqs. */
   async dispatch(session, events) {
     const withIds = events.map((event) => ({ ...event, id: event.id ?? `evt_${newId()}` }));
