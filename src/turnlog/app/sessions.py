@@ -37,6 +37,7 @@ from turnlog.app.messages import (
     with_actor,
     with_trace,
 )
+from turnlog.app.misfits import warn_of_misfits
 from turnlog.app.read_models import (
     READ_MODEL_NAMES,
     STATE,
@@ -112,8 +113,12 @@ class Sessions:
         self._create_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def recover(self) -> None:
-        """Close what a dead process left running, in every session it worked on."""
+        """Close what a dead process left running, in every session it worked on.
+
+        Warn of stored events of recent sessions that do not fit the classes of their application any more.
+        """
         await self.drivers.recover()
+        await warn_of_misfits(self.log, self.apps)
 
     async def close(self) -> None:
         """Close every driver. Calls that wait for an answer stay open."""

@@ -78,6 +78,31 @@ def test_session_opened_with_retyped_events_warns_once_and_tells_owners(
     assert "stored events scale.weigh do not fit their class any more, so the state lacks them" in warning
 
 
+@pytest.mark.parametrize(("payload", "warnings"), [(New.Weigh, 1), (Old.Weigh, 0)])
+def test_start_with_retyped_events_warns_once_of_their_type(
+    caplog: pytest.LogCaptureFixture, payload: type[Payload], warnings: int
+) -> None:
+    """The control is a start with the class as it was."""
+    caplog.set_level(logging.WARNING)
+
+    async def run() -> None:
+        log = Log(MemoryStore())
+        async with desk(make_app(Old.Weigh), log=log) as at:
+            for principal in (ADA, BOB):
+                seat = await at.sessions.create(principal)
+                await at.post(seat, "scale.weigh", {"pounds": "70"})
+        await log.create("other")
+        async with desk(make_app(payload), log=log) as later:
+            await later.sessions.recover()
+        await log.close()
+
+    play(run)
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == warnings
+    for message in messages:
+        assert message.startswith("scale: stored events scale.weigh do not fit their class any more")
+
+
 async def write_old(log_url: str) -> None:
     log = await open_log(log_url)
     async with desk(make_app(Old.Weigh), log=log) as at:
