@@ -85,6 +85,7 @@ EMITS: Mapping[str, tuple[type[Payload], ...]] = {
     "customer": (
         *(one for one in events.TAXONOMY if one not in POSTS["installer"] and not one.LEGACY),
         events.RecordProjectFacts,
+        events.RecordCustomerContact,
     ),
 }
 

@@ -30,7 +30,7 @@ async def warn_of_misfits(log: Log, apps: Mapping[str, App]) -> None:
             for misfit in app.catalog.find_misfits(stored):
                 if misfit.type not in warned:
                     logger.warning(
-                        "%s: stored events %s do not fit their class any more, so states lack them, as in %s: "
+                        "%s: stored events %s do not fit their class any more, and states lack them (%s): "
                         "%s; `turnlog verify --app` finds them all",
                         app.name,
                         misfit.type,
