@@ -3,12 +3,14 @@
 import ast
 import json
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 from turnlog.testing import CONTRACTS
 
 ROOT = Path(__file__).parent.parent
+PROTOCOL = ROOT / "docs/protocol.md"
 ROW = re.compile(r"^\| (00[0-4])-(\d+) \| (.+) \| ([^|]+) \|$")
 SHOWN = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:\[([^`]+)\])?`")
 MANY = {
@@ -50,8 +52,23 @@ def test_statement_rows_are_numbered_without_gaps() -> None:
         assert numbers == list(range(1, len(numbers) + 1))
 
 
+def test_each_changed_statement_names_a_change_of_its_document() -> None:
+    """`pytest -s` prints the counts: document, statements, with a test, changed."""
+    changes = dict(re.findall(r"^\| (C\d+) \| (00\d) \|", PROTOCOL.read_text(), re.MULTILINE))
+    counts = {"test": Counter[str](), "changed": Counter[str]()}
+    for document, number, shown in statement_rows():
+        is_changed = shown.startswith("changed: ")
+        counts["changed" if is_changed else "test"][document] += 1
+        if is_changed:
+            assert changes.get(shown.removeprefix("changed: ")) == document, f"{document}-{number}: {shown}"
+    for document in sorted(counts["test"]):
+        tested, changed = counts["test"][document], counts["changed"][document]
+        counted = f"{document}: {tested + changed} statements, {tested} with a test, {changed} changed"
+        print(counted)  # noqa: T201
+
+
 def test_every_statement_is_shown_or_changed_on_purpose() -> None:
-    changes = set(re.findall(r"^\| (C\d+) \|", (ROOT / "docs/protocol.md").read_text(), re.MULTILINE))
+    changes = set(re.findall(r"^\| (C\d+) \|", PROTOCOL.read_text(), re.MULTILINE))
     for document, number, shown in statement_rows():
         if shown.startswith("changed: "):
             assert shown.removeprefix("changed: ") in changes, (document, number)

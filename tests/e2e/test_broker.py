@@ -171,6 +171,46 @@ def test_the_first_outcome_of_an_open_case_is_recorded_and_a_second_changes_noth
         assert again["state"] == first["state"]
 
 
+def test_a_repeated_event_leaves_the_case_of_a_running_server_as_it_was(tmp_path: Path) -> None:
+    """What document 000 says of idempotency, by new events of the page, each with an id of its own."""
+    with office("echo", tmp_path) as people:
+        customer = people.customer
+        quoted(people)
+
+        def case_after(*events: Event) -> Any:
+            assert customer.act(*events)[0] == 202
+            return customer.case
+
+        shown: Event = ("present_disclosure", {"id": "service_status"})
+        read: Event = ("acknowledge_disclosure", {"id": "service_status"})
+        presented = case_after(shown)
+        assert case_after(shown) == presented, "the first presentedAt stays"
+        acknowledged = case_after(read)
+        assert acknowledged["disclosures"][0]["presentedAt"] == presented["disclosures"][0]["presentedAt"]
+        assert case_after(read) == acknowledged, "acknowledgedAt is set once"
+
+        town: Event = ("record_personal_facts", {"town": "York"})
+        merged = case_after(town)
+        assert merged["personal"] == {"fullName": "Sarah O'Neil", "town": "York"}
+        assert case_after(town) == merged
+        refused = ("capture_consent", {"consentType": "credit_search", "granted": False})
+        assert [one["granted"] for one in case_after(GRANTED, GRANTED, refused)["consents"]] == [False]
+        assert [one["granted"] for one in case_after(GRANTED)["consents"]] == [True]
+
+        offered = case_after(READ, SUBMIT)
+        assert offered["status"] == "awaiting_counter_decision"
+        again = case_after(SUBMIT)
+        assert (again["status"], again["waterfall"]) == (offered["status"], offered["waterfall"])
+        declined = case_after(REFUSE)
+        assert (declined["status"], len(declined["waterfall"]["steps"])) == (offered["status"], 2)
+        assert case_after(REFUSE) == declined, "the offer of the next lender waits"
+        customer.chat(Step(words="Here is another offer."))
+        selected = case_after(ACCEPT)
+        assert (selected["status"], selected["selectedOfferId"]) == ("selected", "offer_2")
+        assert not selected["waterfall"]["awaitingCounterDecision"]
+        assert case_after(ACCEPT) == case_after(REFUSE) == selected
+
+
 def test_the_installers_guide_emits_nothing_that_judges_the_customer(tmp_path: Path) -> None:
     """The control is the customer's guide: it emits the same event, and the case has it."""
     judged = f"So be it. {tag('record_eligibility', ELIGIBLE | {'isEmployed': False})}"

@@ -102,6 +102,21 @@ def test_an_event_comes_when_its_tag_is_closed_and_not_before() -> None:
     assert streaming.feed(text[-1]).events == [TagEvent("t", {"a": 1})]
 
 
+def test_the_results_of_the_parsers_have_the_names_of_the_document_in_json() -> None:
+    """`{ displayText, events }` of a feed, `{ display, events }` of a whole text, each with its rejects."""
+    text = "Hi. " + tag("t", {"a": 1})
+    parser = AgentStreamParser()
+    fed = msgspec.json.decode(msgspec.json.encode(parser.feed(text)))
+    assert fed == {"displayText": "Hi.", "events": [{"type": "t", "data": {"a": 1}}], "rejects": []}
+    assert msgspec.json.decode(msgspec.json.encode(parser.flush())) == {
+        "displayText": "",
+        "events": [],
+        "rejects": [],
+    }
+    whole = msgspec.json.decode(msgspec.json.encode(strip_event_tags(text)))
+    assert whole == {"display": "Hi.", "events": [{"type": "t", "data": {"a": 1}}], "rejects": []}
+
+
 def test_an_event_lost_in_a_malformed_tag_may_be_sent_again_on_the_next_turn() -> None:
     broken = trip("Oslo").replace("{", "{{")
     app = saying(lambda messages: ["Noted. " + (broken if len(messages) == 1 else trip("Oslo"))])

@@ -194,6 +194,22 @@ def test_a_second_decision_that_names_its_offer_changes_nothing(decision: str) -
     play(run)
 
 
+def test_select_offer_is_kept_and_selects_an_approved_offer() -> None:
+    """The flow with parallel offers is gone: a page may still send it, and a rule does after an approval."""
+
+    async def run() -> None:
+        async with opened() as session:
+            for event in (*QUOTED, ("record_provisional_quote", {"termMonths": 120}), GRANTED, READ, SUBMIT):
+                await session.post(event)
+            case = await session.case()
+            assert (case["status"], case["selectedOfferId"]) == ("selected", "offer_1")
+            await session.post(("select_offer", {"offerId": "offer_1"}))
+            assert [one.origin for one in await session.events("select_offer")] == ["app", "ui"]
+            assert await session.case() == case
+
+    play(run)
+
+
 @tool
 def record_eligibility(over_18: bool, resident: bool, homeowner: bool, employed: bool) -> dict[str, bool]:
     """The customer answered the four questions."""
