@@ -221,6 +221,14 @@ def test_a_permission_of_a_call_that_is_over_is_forgotten() -> None:
     assert parser.decide(ApprovalDecision(call_id="toolu_1", args_hash="x", decision="deny")) is None
 
 
+def test_the_agent_of_a_message_starts_with_its_text() -> None:
+    parser = CliParser(counting())
+    parser.expect("u-1", SentMessage("tr_a", text="Hello"))
+    [start] = fed(parser, init())
+    assert isinstance(start.payload, AgentStart)
+    assert start.payload.prompt == "Hello"
+
+
 def test_the_answer_to_a_routed_message_has_its_speaker_and_a_sub_agent_has_not() -> None:
     parser = CliParser(counting())
     parser.expect("u-1", SentMessage("tr_a", speaker="Lyra"))

@@ -26,6 +26,7 @@ WIRE = {  # a class: its wire name, what its payload holds (None: anything), and
     "Output": ("output", None, set()),
     "ChatOutput": ("chat_output", {"content", "role"}, set()),
     "ToolCall": ("tool_call", {"name", "arguments", "tool_call_id"}, set()),
+    "ToolOutput": ("tool_output", {"name", "output", "tool_call_id"}, set()),
     "ToolResult": ("tool_result", {"name", "result", "is_log", "tool_call_id"}, {"result"}),
     "ToolError": ("tool_error", {"name", "error", "tool_call_id"}, set()),
     "SubAgentCall": ("subagent_call", {"target_agent", "message"}, set()),
@@ -36,7 +37,7 @@ WIRE = {  # a class: its wire name, what its payload holds (None: anything), and
     "TurnEnd": ("turn_end", {"messages"}, set()),
     "TurnCancelled": ("turn_cancelled", set[str](), set()),
     "SetState": ("set_state", None, set()),
-    "AddChild": ("add_child", None, {"handoff"}),
+    "AddChild": ("add_child", None, {"handoff", "child_id"}),
     "WaitForInput": ("wait_for_input", None, set()),
     "ResumeWithInput": ("resume_with_input", None, {"request_id"}),
 }
@@ -69,7 +70,7 @@ def test_a_class_has_its_wire_name_and_its_fields(name: str) -> None:
     assert found
     for message in found:
         assert list(message)[:4] == BASE
-        assert set(message) - set(BASE) == beside
+        assert set(message) - {*BASE, "agent_id", "parent_id"} == beside
         assert inside is None or set(message["payload"]) == inside
 
 
@@ -77,10 +78,38 @@ def test_no_message_is_of_another_class() -> None:
     assert {message["type"] for message in SHOWN} == {wire for wire, _, _ in WIRE.values()}
 
 
-def test_the_names_of_the_document_are_classes_or_the_old_name_of_one() -> None:
-    assert set(NAMES["001"]) - set(WIRE) == {"ToolOutput"}
-    logs = [one["payload"] for one in SHOWN if one["type"] == "tool_result" and one["payload"]["is_log"]]
-    assert [(one["name"], one["result"]) for one in logs] == [("grep", "120 of 400 files"), ("", "half")]
+def test_the_names_of_the_document_are_classes() -> None:
+    assert set(NAMES["001"]) <= set(WIRE)
+
+
+def test_output_of_a_running_tool_is_no_result() -> None:
+    outputs = [message["payload"] for message in SHOWN if message["type"] == "tool_output"]
+    assert [(one["name"], one["output"]) for one in outputs] == [("grep", "120 of 400 files"), ("", "half")]
+    assert not any(message["payload"]["is_log"] for message in SHOWN if message["type"] == "tool_result")
+
+
+def test_every_message_of_an_invocation_has_its_id_and_that_of_its_caller() -> None:
+    messages = case_named("an agent calls another")
+    ids = {(message["agent"], message["agent_id"], message.get("parent_id")) for message in messages}
+    assert ids == {("A", "agt_1", None), ("B", "agt_2", "agt_1")}
+    for message in case_named("who took over"):
+        assert message.get("parent_id") == (None if message["agent"] == "A" else "agt_1")
+
+
+def test_a_hand_off_names_the_invocation_that_goes_on() -> None:
+    messages = case_named("a hand-off")
+    [child] = [message["child_id"] for message in messages if message["type"] == "add_child"]
+    assert child == messages[-1]["agent_id"]
+
+
+def test_a_prompt_names_the_agent_that_gets_it_when_that_agent_starts() -> None:
+    agentic = Agentic()
+    asked = (ev.UiMessage(text="Hello"), ev.Scope(trace_id="tr_1"))
+    assert told(agentic, log(asked)) == []
+    prompt, _ = told(agentic, log((ev.AgentStart(name="A", via="prompt", prompt="Hello"), AGENT)))
+    assert (prompt["type"], prompt["agent"], prompt["payload"]) == ("prompt", "A", "Hello")
+    [more] = told(agentic, log((ev.UiMessage(text="And?"), AGENT)))
+    assert (more["type"], more["agent"], more["payload"]) == ("prompt", "A", "And?")
 
 
 def test_every_message_says_who_and_how_deep() -> None:

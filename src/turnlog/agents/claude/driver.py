@@ -295,7 +295,8 @@ class ClaudeDriver:
     def _send_prompt(self, process_run: ProcessRun, prompt: Prompt) -> None:
         uuid = str(uuid4())
         scope = prompt.scope
-        process_run.parser.expect(uuid, SentMessage(scope.trace_id or "", scope.channel, prompt.speaker))
+        message = SentMessage(scope.trace_id or "", scope.channel, prompt.speaker, text=prompt.text)
+        process_run.parser.expect(uuid, message)
         self._write_line(process_run, message_line(self._prompts.render(prompt), uuid))
 
     def _write_line(self, process_run: ProcessRun, line: bytes) -> None:
@@ -556,7 +557,12 @@ class ClaudeDriver:
         scope = structs.replace(
             prompt.scope, agent_id=new_id("agt_"), agent_name=self._claude_code.name, depth=0
         )
-        start = AgentStart(name=self._claude_code.name, via="prompt", source_session=self._source_session)
+        start = AgentStart(
+            name=self._claude_code.name,
+            via="prompt",
+            prompt=prompt.text,
+            source_session=self._source_session,
+        )
         return [EventDraft(start, scope, "system"), EventDraft(AgentEnd(stop_reason=reason), scope, "system")]
 
     def _check_idle(self, process_run: ProcessRun) -> None:

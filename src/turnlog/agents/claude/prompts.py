@@ -43,6 +43,10 @@ class Prompt(NamedTuple):
     texts: tuple[str, ...]
     speaker: str | None = None
 
+    @property
+    def text(self) -> str:
+        return "\n".join(self.texts)
+
 
 class PromptQueue:
     """The pending turns by trace id, in the order of the log."""

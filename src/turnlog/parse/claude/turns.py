@@ -24,12 +24,13 @@ MAX_OPEN_TURNS = 64  # without a result; a background task makes two
 
 
 class SentMessage(NamedTuple):
-    """A message written to stdin: its turn, its channel, and the speaker of the answer."""
+    """A message written to stdin: its turn, its channel, the speaker of the answer, and its text."""
 
     trace_id: str
     channel: str | None = None
     speaker: str | None = None
     state: str = ""  # as the process reported it: queued, started
+    text: str | None = None
 
 
 class OpenTurn:
@@ -87,7 +88,7 @@ class Turns:
 
         tools = [as_name(tool) for tool in as_list(line.get("tools"))]
         model = as_name(line.get("model"))
-        start = self._make_start(model=model, tools=tuple(tool for tool in tools if tool))
+        start = self._make_start(message, model=model, tools=tuple(tool for tool in tools if tool))
         self._agents.begin(start, agent)
         return agent
 
@@ -133,7 +134,7 @@ class Turns:
         if message is None:
             return
         scope = self._agents.new_scope(self._name, message.trace_id, 0, message.channel)
-        for payload in (self._make_start(), AgentEnd(stop_reason=reason)):
+        for payload in (self._make_start(message), AgentEnd(stop_reason=reason)):
             self._output.append(EventDraft(payload, scope, "system"))
 
     def cancel_message(self, uuid: str) -> None:
@@ -148,8 +149,14 @@ class Turns:
     def _has_turn(self, uuid: str) -> bool:
         return any(uuid in turn.answered_uuids for turn in self._open_turns.values())
 
-    def _make_start(self, **fields: Any) -> AgentStart:
-        return AgentStart(name=self._name, via="prompt", source_session=self.source_session, **fields)
+    def _make_start(self, message: SentMessage, **fields: Any) -> AgentStart:
+        return AgentStart(
+            name=self._name,
+            via="prompt",
+            prompt=message.text,
+            source_session=self.source_session,
+            **fields,
+        )
 
     def _next_message(self) -> tuple[str | None, SentMessage]:
         """Return the message that the next turn answers. Without a UUID no message was sent for it."""

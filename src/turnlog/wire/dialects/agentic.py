@@ -1,7 +1,9 @@
 """The dialect `agentic`: the event classes of document 001 under the names they have on its wire.
 
-- Every message is `{"type", "agent", "depth", "payload"}`: the wire name of a class, the name of the agent,
-  its depth, and the fields of the class. `tool_result` also has its `result` beside them.
+- Every message is `{"type", "agent", "depth", "payload", "agent_id", "parent_id"}`: the wire name of a class,
+  the name of the agent, its depth, the fields of the class, and the ids of the invocation and of its caller.
+  An agent without a caller has no `parent_id`. `tool_result` also has its `result` beside them.
+- `prompt` comes with the start of the agent that gets it: a message that waits for its turn has no agent yet.
 - Texts are sent in pieces (`chat_output`), or from the final event where the deltas are gone. Thinking is
   sent whole. Events of applications and of the team are `set_state` under their full name.
 - `completion_start` precedes the first output of a completion, `completion_end` follows its usage. A
@@ -81,6 +83,7 @@ class AgenticAgentState:
     name: str
     depth: int
     out: list[bytes]
+    agent_id: str = ""
     parent_id: str = ""
     running: bool = False
     completion: Completion | None = None
@@ -88,8 +91,12 @@ class AgenticAgentState:
     tracker: BlockTracker = field(default_factory=BlockTracker)  # its output is counted in `chat_output`s
 
     def write(self, type: str, payload: object, **fields: object) -> None:
-        message = {"type": type, "agent": self.name, "depth": self.depth, "payload": payload, **fields}
-        self.out.append(msgspec.json.encode(message))
+        message = {"type": type, "agent": self.name, "depth": self.depth, "payload": payload}
+        if self.agent_id:
+            message["agent_id"] = self.agent_id
+        if self.parent_id:
+            message["parent_id"] = self.parent_id
+        self.out.append(msgspec.json.encode(message | fields))
 
     def start_completion(self) -> None:
         """Start a completion, unless one is open. No event would end one of an agent that is not running."""
@@ -124,11 +131,6 @@ class AgenticAgentState:
             self.completion.text_pieces.append(text)
         self.write("chat_output", {"content": text, "role": "assistant"})
 
-    def write_tool_result(self, tool: str, value: object, call_id: str, *, is_log: bool) -> None:
-        """Write the result of a tool, or a line of its progress (`is_log`)."""
-        payload = {"name": tool, "result": value, "is_log": is_log, "tool_call_id": call_id}
-        self.write("tool_result", payload, result=value)
-
 
 class Agentic:
     """One projection of a session's log. It has no options and sends no histories."""
@@ -140,7 +142,7 @@ class Agentic:
     def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
         agent = self._agents.get(envelope.agent_id or "")
         if agent is None:
-            agent = self._new_state(envelope.agent_name or "", envelope.depth or 0)
+            agent = self._new_state(envelope, envelope.agent_name or "")
 
         convert = CONVERTERS.get(type(payload))
         if convert is not None:
@@ -162,12 +164,13 @@ class Agentic:
     def idle(self) -> bool:
         return not self._agents
 
-    def _new_state(self, name: str, depth: int) -> AgenticAgentState:
-        return AgenticAgentState(name, depth, self._out)
+    def _new_state(self, envelope: Envelope, name: str) -> AgenticAgentState:
+        return AgenticAgentState(name, envelope.depth or 0, self._out, envelope.agent_id or "")
 
     def _user_message(self, agent: AgenticAgentState, envelope: Envelope, payload: UiMessage) -> None:
-        target = self._new_state(payload.target or agent.name, agent.depth)
-        target.write("prompt", payload.text, request_id=envelope.trace_id)
+        # A message that opens a turn is the prompt of the agent that starts for it.
+        if agent.agent_id:
+            agent.write("prompt", payload.text, request_id=envelope.trace_id)
 
     def _action(self, agent: AgenticAgentState, envelope: Envelope, payload: UiAction) -> None:
         # Other actions are on views, which 001 does not have.
@@ -176,7 +179,7 @@ class Agentic:
             agent.write("resume_with_input", answer, request_id=envelope.trace_id)
 
     def _agent_start(self, _: AgenticAgentState, envelope: Envelope, payload: AgentStart) -> None:
-        agent = self._new_state(payload.name, envelope.depth or 0)
+        agent = self._new_state(envelope, payload.name)
         agent.parent_id = payload.parent_id or ""
         agent.running = True
         if envelope.agent_id:
@@ -186,6 +189,8 @@ class Agentic:
         caller = self._agents.get(agent.parent_id)
         if caller is not None and payload.via == "call":
             caller.write("subagent_call", {"target_agent": payload.name, "message": prompt})
+        elif payload.via == "prompt" and payload.prompt is not None:
+            agent.write("prompt", prompt, request_id=envelope.trace_id)
         agent.write("prompt_started", {"content": prompt})
 
     def _agent_end(self, agent: AgenticAgentState, envelope: Envelope, payload: AgentEnd) -> None:
@@ -204,7 +209,8 @@ class Agentic:
             caller.write("subagent_result", {"source_agent": agent.name, "result": result})
 
     def _handoff(self, agent: AgenticAgentState, _: Envelope, payload: AgentHandoff) -> None:
-        agent.write("add_child", payload.to, handoff=True)
+        # Readers that wait for a `turn_end` of every agent wait for the target too.
+        agent.write("add_child", payload.to, handoff=True, child_id=payload.to_agent_id)
 
     def _usage(self, agent: AgenticAgentState, _: Envelope, payload: AgentUsage) -> None:
         agent.start_completion()
@@ -268,7 +274,8 @@ class Agentic:
 
     def _tool_progress(self, agent: AgenticAgentState, _: Envelope, payload: ToolProgress) -> None:
         tool = agent.tool_names.get(payload.call_id, "")
-        agent.write_tool_result(tool, payload.text, payload.call_id, is_log=True)
+        output = {"name": tool, "output": payload.text, "tool_call_id": payload.call_id}
+        agent.write("tool_output", output)
 
     def _tool_result(self, agent: AgenticAgentState, _: Envelope, payload: ToolResult) -> None:
         agent.tool_names.pop(payload.call_id, None)
@@ -281,7 +288,8 @@ class Agentic:
         if not payload.ok:
             error = {"name": payload.tool, "error": value, "tool_call_id": payload.call_id}
             agent.write("tool_error", error)
-        agent.write_tool_result(payload.tool, value, payload.call_id, is_log=False)
+        result = {"name": payload.tool, "result": value, "is_log": False, "tool_call_id": payload.call_id}
+        agent.write("tool_result", result, result=value)
 
     def _tool_await(self, agent: AgenticAgentState, _: Envelope, payload: ToolAwait) -> None:
         agent.write("wait_for_input", {call.call_id: question_text(call) for call in payload.calls})
