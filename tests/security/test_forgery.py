@@ -133,7 +133,8 @@ def test_a_page_posts_no_event_that_is_not_for_pages() -> None:
                 )
                 assert status == 400, (kind.name, body)
             assert (await post(at, session, type="case.verdict", payload={"outcome": "granted"}))[0] == 400
-            assert (await post(at, session, type="ui.message", payload={"text": "around the door"}))[0] == 400
+            named = {"text": "hear", "speaker": "Root"}
+            assert (await post(at, session, type="ui.message", payload=named))[0] == 400
             assert await at.log("ada", session) == before
 
     run(scenario())
@@ -190,6 +191,7 @@ FIELDS: dict[str, Any] = {
     "agent_name": "Clerk",
     "depth": 0,
 }
+IGNORED = {"ts", "trace_id"}  # of a whole envelope: the server has its own clock, and its own turns
 
 
 def test_nobody_says_for_the_server_who_sent_an_event_and_when() -> None:
@@ -198,7 +200,8 @@ def test_nobody_says_for_the_server_who_sent_an_event_and_when() -> None:
             session = await at.session("ada")
             note = {"type": "case.note", "payload": {"text": "milk"}}
             for name, value in FIELDS.items():
-                assert (await post(at, session, **note, **{name: value}))[0] == 400, name
+                status = 202 if name in IGNORED else 400
+                assert (await post(at, session, **note, **{name: value}))[0] == status, name
                 inside = {"type": "case.note", "payload": {"text": "milk", name: value}}
                 await post(at, session, **inside)  # a field of the payload is one of the payload
                 for path, body in (
@@ -213,7 +216,32 @@ def test_nobody_says_for_the_server_who_sent_an_event_and_when() -> None:
             assert {event["actor"] for event in sent} == {"ada"}
             assert {event["origin"] for event in sent} == {"ui"}
             assert not [event for event in log if event["ts"].startswith("2020") or event["seq"] == 99]
+            assert not [event for event in log if event.get("trace_id") == "tr_other"]
             assert [event["seq"] for event in log] == list(range(len(log)))
+
+    run(scenario())
+
+
+def test_an_envelope_for_a_session_of_others_is_answered_like_one_for_none() -> None:
+    async def scenario() -> None:
+        async with desk(plain) as at:
+            session = await at.session("ada")
+            own = await at.session("bob")
+            envelope = {"type": "ui.message", "id": "evt_1", "ts": "...", "payload": {"text": "hear"}}
+            missing = "sess_missing"
+            for other in (session, missing):
+                forms: list[Any] = [envelope | {"session_id": other}, [envelope | {"session_id": other}]]
+                for form in forms:
+                    answer = await at.post("bob", "/api/events", form)
+                    assert (answer.status, answer.value["error"]) == (404, f"no session {other}")
+                mixed = {"session": own, "events": [envelope | {"session_id": other}]}
+                answer = await at.post("bob", "/api/events", mixed)
+                assert (answer.status, answer.value["error"]) == (
+                    400,
+                    "expected events of one session in a request (at $.events[0].session_id)",
+                )
+            assert [event["type"] for event in await at.log("ada", session)].count("ui.message") == 0
+            assert (await at.post("bob", "/api/events", envelope | {"session_id": own})).status == 202
 
     run(scenario())
 

@@ -1,9 +1,8 @@
 """Applications (agents, vocabulary, reducers, roles) and their sessions."""
 
 from turnlog.app.app import App, Roles
-from turnlog.app.client_events import ClientEvent
 from turnlog.app.membership import LOCAL, Membership, Principal
-from turnlog.app.messages import SendResult
+from turnlog.app.messages import ClientEvent, SendResult
 from turnlog.app.read_models import state_at
 from turnlog.app.sessions import Sessions
 

@@ -1,16 +1,16 @@
-"""Prepare the events that a page posts: answers get the scope of their call, actions open turns.
+"""Prepare the events that a page posts: answers get the scope of their call, actions and messages open turns.
 
 The same answer posted twice gives its old seq; a different one is a conflict. A member answers only calls
-that it may see; executors answer remote calls. An action on a view is checked against the view that was sent,
-and is stored in the channel of that view.
+that it may see; executors answer remote calls. A result without a `call_id` answers the only open call of
+its tool. An action on a view is checked against the view that was sent, and is stored in that view's channel.
 """
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -23,10 +23,12 @@ from turnlog.agents.runtime.user_input import (
     checked_answer_events,
     find_waiting_call,
     get_answered_call_id,
+    message_events,
     remote_answer_id,
 )
 from turnlog.app.membership import Membership
-from turnlog.errors import Conflict, InvalidEvent, NotFound, quote
+from turnlog.app.messages import ClientEvent, previous_send, resolve_channel, with_actor
+from turnlog.errors import BadInput, Conflict, InvalidEvent, NotFound, quote
 from turnlog.events import (
     ApprovalDecision,
     ApprovalRequest,
@@ -55,6 +57,8 @@ from turnlog.state.view_actions import build_action_error, find_part, validate_a
 
 log = logging.getLogger("turnlog.app")
 
+MAX_CALLS_IN_ERROR = 10
+
 # Ids that the server or an executor derives: of closing events, of invites, of remote answers. A member who
 # used one first could keep a turn open.
 RESERVED_ID_PATTERN = re.compile(rf"evt_[0-9a-f]{{40}}|evt_00-.*|{REMOTE_ANSWER_PREFIX}.*")
@@ -66,14 +70,6 @@ class InvalidAction(InvalidEvent):
     def __init__(self, fault: ErrorInfo, path: str) -> None:
         super().__init__(fault.message, path)
         self.fault = fault
-
-
-class ClientEvent(NamedTuple):
-    """An event that a page posts."""
-
-    type: str
-    payload: Mapping[str, Any]
-    id: str
 
 
 class StoredAnswer(NamedTuple):
@@ -89,6 +85,7 @@ class NewEvent(NamedTuple):
 
 
 PostedPosition = StoredAnswer | NewEvent
+Answers = dict[str, tuple[Payload | UnknownPayload, PostedPosition]]  # of one post, by call id
 
 
 class ClientEventBatch:
@@ -105,12 +102,15 @@ class ClientEventBatch:
     async def build_events(self, client_events: Sequence[ClientEvent]) -> list[Event]:
         """Return the events to append, for what is open now. Calling it again starts over."""
         events: list[Event] = []
-        answers: dict[str, tuple[Payload | UnknownPayload, PostedPosition]] = {}
+        answers: Answers = {}
         self._positions.clear()
         self._views = self._driver.views.copy()  # each action is checked as if those before it were applied
-        for number, item in enumerate(client_events):
-            path = f"$.events[{number}]"
-            event = self._build_event(item, path)
+        for item in client_events:
+            path = item.path
+            event = self._build_event(await self._with_call_id(item, answers), path)
+            if isinstance(event.payload, UiMessage):
+                await self._add_message(event, event.payload, path, events, answers)
+                continue
             button: Button | None = None
             if isinstance(event.payload, UiAction):
                 event, button = await self._check_action(event, event.payload, path)
@@ -170,8 +170,6 @@ class ClientEventBatch:
             raise InvalidEvent(error.problem, path + error.path[1:]) from None
         if not self._may_post(event.payload):
             raise InvalidEvent(f"your role may not post {item.type}", path)
-        if isinstance(event.payload, UiMessage):
-            raise InvalidEvent("expected a message on the send route", path)
         return event
 
     def _check_fields(self, item: ClientEvent, path: str) -> None:
@@ -205,6 +203,36 @@ class ClientEventBatch:
             if not is_own_blob and not image.src.startswith("data:image/"):
                 problem = f"expected a blob of this session or a data URI, got {quote(image.src)}"
                 raise InvalidEvent(problem, f"$.payload.images[{number}].src")
+
+    # messages
+
+    async def _add_message(
+        self, event: Event, message: UiMessage, path: str, events: list[Event], answers: Answers
+    ) -> None:
+        """Add a message to the batch, behind the results of the waiting calls that it cancels."""
+        membership = self._membership
+        if message.speaker is not None:
+            raise InvalidEvent("expected no speaker: the server knows who posts", f"{path}.payload.speaker")
+        try:
+            message = resolve_channel(membership, message)
+        except BadInput as error:
+            raise InvalidEvent(error.problem, f"{path}.payload{error.path[1:]}") from None
+
+        rows = await self._log.find_events(membership.session_id, [event.id])
+        if rows:
+            sent = previous_send(membership.app, message, rows[event.id], self._driver.tree.last_seq)
+            self._positions.append(StoredAnswer(sent.seq))
+            return
+
+        catalog = membership.app.catalog
+        *cancellations, item = message_events(self._driver.tree, message, new_id("tr_"), answers)
+        for cancellation in cancellations:
+            answer = cancellation.build(catalog, new_id("evt_"))
+            call_id = get_answered_call_id(answer.payload) or ""
+            answers[call_id] = answer.payload, NewEvent(len(events))
+            events.append(answer)
+        self._positions.append(NewEvent(len(events)))
+        events.append(with_actor(membership, item).build(catalog, event.id))
 
     # actions
 
@@ -344,6 +372,53 @@ class ClientEventBatch:
         if not isinstance(payload, UiAction) and not is_prompt:
             return event
         return structs.replace(event, scope=structs.replace(event.scope, trace_id=new_id("tr_")))
+
+    # results without a call id
+
+    async def _with_call_id(self, item: ClientEvent, answers: Answers) -> ClientEvent:
+        """Return a result with the id of the call that it answers: the only open one of its tool.
+
+        A result that is in the log already has the id that it was stored with. Raise `Conflict` with the open
+        calls if there is not exactly one.
+        """
+        tool = item.payload.get("tool")
+        if item.type != "tool.result" or item.payload.get("call_id") is not None or not isinstance(tool, str):
+            return item
+
+        rows = await self._log.find_events(self._membership.session_id, [item.id])
+        stored = self._decode_payload(rows[item.id]) if rows else None
+        if isinstance(stored, ToolResult) and self._membership.may_see(rows[item.id].channel):
+            return item._replace(payload={**item.payload, "call_id": stored.call_id})
+
+        open_calls = self._list_open_calls(item.trace_id, answers)
+        matching = [call_id for call_id, name in open_calls.items() if name == tool]
+        if len(matching) != 1:
+            names = [f"{call_id} ({name})" for call_id, name in open_calls.items()][:MAX_CALLS_IN_ERROR]
+            problem = (
+                f"expected one open call of {quote(tool)}, got {len(matching)}; send the call_id; "
+                f"open calls: {', '.join(names) or 'none'}"
+            )
+            raise Conflict(problem, self._driver.tree.last_seq)
+        return item._replace(payload={**item.payload, "call_id": matching[0]})
+
+    def _list_open_calls(self, trace_id: str | None, answers: Answers) -> dict[str, str]:
+        """Return the tool of each open call that this member may answer with a result, by call id.
+
+        With a `trace_id` only those of this turn: a late result must not answer a call of the next turn.
+        """
+        membership = self._membership
+        tools: dict[str, str] = {}
+        for invocation in self._driver.tree.open.values():
+            is_of_turn = trace_id in (None, invocation.scope.trace_id)
+            if not is_of_turn or not membership.may_see(invocation.scope.channel):
+                continue
+            for call_id, call in invocation.calls.items():
+                # a backend call takes an input, and a call that needs approval a decision
+                takes_result = call.call.executor != "backend" and call.approval_request is None
+                is_open = call.is_waiting and call_id not in answers
+                if is_open and takes_result and membership.may_answer(call):
+                    tools[call_id] = call.call.tool
+        return tools
 
     # earlier answers
 

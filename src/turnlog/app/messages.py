@@ -1,12 +1,11 @@
-"""Messages and chats of members: their channel, their turn, and how a repeated one is recognised."""
+"""What members send: events, messages and chats; their channel, and how a repeated one is recognised."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
 from turnlog.app.app import App
-from turnlog.app.client_events import ClientEvent
 from turnlog.app.membership import Membership
 from turnlog.errors import BadInput, Conflict
 from turnlog.events import Event, EventDraft, Scope, SessionMember, UiMessage, decode_envelope
@@ -15,6 +14,19 @@ from turnlog.ids import new_id
 from turnlog.log import Row, envelope_json
 from turnlog.state.tree import Tree
 from turnlog.team.markers import parse_route
+
+
+class ClientEvent(NamedTuple):
+    """An event that a page posts. `path` is its place in the request, for errors.
+
+    `trace_id` is the turn that it answers, as the page says: it selects among open calls and sets nothing.
+    """
+
+    type: str
+    payload: Mapping[str, Any]
+    id: str
+    path: str = "$"
+    trace_id: str | None = None
 
 
 class SendResult(NamedTuple):

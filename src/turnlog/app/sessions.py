@@ -22,12 +22,13 @@ from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_uncha
 from turnlog.agents.runtime.user_input import message_events
 from turnlog.app.app import App
 from turnlog.app.app_state import SessionAppState
-from turnlog.app.client_events import ClientEvent, ClientEventBatch
+from turnlog.app.client_events import ClientEventBatch
 from turnlog.app.driver_registry import DriverRegistry, Observe
 from turnlog.app.member_changes import MemberChanges, RevokeStreams
 from turnlog.app.membership import Membership, Principal, membership_of
 from turnlog.app.messages import (
     Chat,
+    ClientEvent,
     SendResult,
     has_same_payload,
     membership_events,
@@ -334,7 +335,7 @@ class Sessions:
         return [event for event in events if event.id not in rows]
 
     async def post(self, membership: Membership, client_events: Sequence[ClientEvent]) -> list[int]:
-        """Append a page's events (answers, actions, events of the application) and return their seqs."""
+        """Append a page's events (messages, answers, actions, the application's) and return their seqs."""
         async with self._synced_driver(membership) as driver:
             batch = ClientEventBatch(self.log, membership, driver, membership.channel)
             _, seqs = await self._append(driver, membership, lambda: batch.build_events(client_events))

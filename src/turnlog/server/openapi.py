@@ -11,6 +11,7 @@ Endpoint = Callable[..., Any]
 class Operation(NamedTuple):
     """One route. `query` describes each parameter; `responses` maps a status to the type of its body.
 
+    `other_bodies` are further types that the body may have.
     `media_type` is that of the response, `body_type` that of the request. A `public` route needs no sign-in.
     """
 
@@ -24,6 +25,7 @@ class Operation(NamedTuple):
     media_type: str = "application/json"
     public: bool = False
     body_type: str = "application/json"
+    other_bodies: tuple[Any, ...] = ()
 
 
 def get_route(path: str, endpoint: Endpoint, summary: str, response: Any = None, **more: Any) -> Operation:
@@ -64,7 +66,7 @@ def build_openapi(operations: Iterable[Operation], version: str) -> dict[str, An
     operations = list(operations)
     types: list[Any] = [ErrorBody]
     for operation in operations:
-        for type_ in (operation.body, *operation.responses.values()):
+        for type_ in (operation.body, *operation.other_bodies, *operation.responses.values()):
             if type_ is not None:
                 types.append(type_)
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
@@ -94,7 +96,10 @@ def _describe_operation(operation: Operation, schemas: Mapping[str, Any]) -> dic
         "parameters": _describe_parameters(operation),
     }
     if operation.body is not None:
-        content = {operation.body_type: {"schema": schemas[repr(operation.body)]}}
+        schema = schemas[repr(operation.body)]
+        if operation.other_bodies:
+            schema = {"anyOf": [schema, *(schemas[repr(type_)] for type_ in operation.other_bodies)]}
+        content = {operation.body_type: {"schema": schema}}
         description["requestBody"] = {"required": True, "content": content}
     if operation.public:
         description["security"] = []

@@ -87,7 +87,8 @@ def test_a_role_posts_what_the_application_says(roles: tuple[str, ...], notes: b
 @pytest.mark.parametrize(
     ("type", "payload", "kind"),
     [
-        ("ui.message", {"text": "hi"}, InvalidEvent),
+        ("ui.message", {"text": "hi", "speaker": "Eve"}, InvalidEvent),
+        ("ui.message", {"text": "hi", "channel": "sea"}, InvalidEvent),
         ("session.member", {"principal": "bob", "roles": ["owner"]}, InvalidEvent),
         ("agent.start", {"name": "X", "via": "prompt"}, InvalidEvent),
         ("process.start", {"pid": 1}, InvalidEvent),
@@ -113,7 +114,7 @@ def test_a_post_is_all_or_nothing() -> None:
             ada = await at.sessions.create(ADA)
             posted = [
                 ClientEvent("case.note_fact", {}, "evt_1"),
-                ClientEvent("ui.message", {"text": "no"}, "evt_2"),
+                ClientEvent("case.note_fact", {"text": 1}, "evt_2"),
             ]
             await refused(InvalidEvent, at.sessions.post(ada, posted))
             assert await at.told(ada, "case.note_fact") == []

@@ -37,24 +37,28 @@ def remote_answer_id(session_id: str, agent_id: str | None, call_id: str) -> str
     return REMOTE_ANSWER_PREFIX + digest[:40]
 
 
-def message_events(tree: Tree, message: UiMessage, trace: str) -> list[EventDraft]:
+def message_events(
+    tree: Tree, message: UiMessage, trace: str, answered: Collection[str] = ()
+) -> list[EventDraft]:
     """Build the results that a message cancels in its channel, then the message.
 
-    `trace` is used if the message opens a new turn.
+    `trace` is used if the message opens a new turn. `answered` are the calls that are answered before it in
+    the same batch: an agent whose waiting calls are all among them waits no more.
     """
     scope = Scope(trace_id=trace, channel=message.channel)
     items: list[EventDraft] = []
     for agent_id in tree.agents_asking_page():
         invocation = tree.open[agent_id]
-        if invocation.scope.channel == message.channel:
-            items += _cancel_waiting_calls(invocation)
+        waiting = {call_id for call_id, call in invocation.calls.items() if call.is_waiting}
+        if invocation.scope.channel == message.channel and not waiting.issubset(answered):
+            items += _cancel_waiting_calls(invocation, answered)
             scope = invocation.scope
     return [*items, EventDraft(message, scope, "ui")]
 
 
-def _cancel_waiting_calls(invocation: Invocation) -> Iterator[EventDraft]:
-    for call in invocation.own_calls.values():
-        if call.is_waiting or call.is_pending_handoff:
+def _cancel_waiting_calls(invocation: Invocation, answered: Collection[str]) -> Iterator[EventDraft]:
+    for call_id, call in invocation.own_calls.items():
+        if call_id not in answered and (call.is_waiting or call.is_pending_handoff):
             result = ToolResult.cancelled(call.call, CANCELLED_BY_MESSAGE)
             yield EventDraft(result, invocation.scope, "system")
 

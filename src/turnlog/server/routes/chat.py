@@ -128,12 +128,12 @@ def to_client_event(membership: Membership, index: int, event: DirectEvent, key:
     event_id = f"{key}_{index}" if key else new_id("evt_")
     if event.id is not None:
         event_id = to_event_id(event.id)
-    return ClientEvent(event_type.name, event.data, event_id)
+    return ClientEvent(event_type.name, event.data, event_id, f"$.directEvents[{index}]")
 
 
 def to_chat_path(path: str) -> str:
-    """Return the path in a chat's body for a path in a body of `POST /api/events`."""
-    return path.replace("$.events[", "$.directEvents[", 1).replace("].payload", "].data", 1)
+    """Return the path in a chat's body, where the payload of an event is its `data`."""
+    return path.replace("].payload", "].data", 1)
 
 
 async def make_chat_response(sessions: Sessions, membership: Membership, sent: SendResult) -> ChatResponse:

@@ -1,14 +1,17 @@
 """`/api/send`, `POST /api/events`, `/api/stop`: what a member sends to a session."""
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from turnlog.app import ClientEvent
+from turnlog.errors import BadInput
 from turnlog.events import UiMessage
 from turnlog.events.payload import Name, Record
+from turnlog.events.strict_json import convert_strict
 from turnlog.ids import new_id, to_event_id
 from turnlog.server.auth.authentication import get_identity, get_session_creator
 from turnlog.server.openapi import Operation, post_route
@@ -42,24 +45,41 @@ class SendResponse(msgspec.Struct, rename={"event_id": "eventId"}, omit_defaults
 
 
 class EventBody(msgspec.Struct, forbid_unknown_fields=True):
-    """One event that a client posts. A bare UUID is the id `evt_<uuid>`."""
+    """One event that a client posts, as a whole envelope or as a part of one. A bare UUID is `evt_<uuid>`.
+
+    The server ignores `ts`. `trace_id` selects the call that a result without a `call_id` answers, and has no
+    other effect.
+    """
 
     type: str
     payload: dict[str, Any] = {}
     id: str | None = None
+    ts: str | None = None
+    trace_id: str | None = None
+    session_id: str | None = None
+
+
+EventBodies = Annotated[list[EventBody], msgspec.Meta(max_length=MAX_EVENTS_PER_BODY)]
 
 
 class PostEventsBody(msgspec.Struct, forbid_unknown_fields=True):
     """Events that are appended together or not at all."""
 
     session: str
-    events: Annotated[list[EventBody], msgspec.Meta(max_length=MAX_EVENTS_PER_BODY)]
+    events: EventBodies
 
 
 class PostEventsResponse(msgspec.Struct):
     """The seqs of the events, in the order of the request."""
 
     seqs: list[int]
+
+
+class Post(NamedTuple):
+    """The events of a request, and the session that they are for."""
+
+    session_id: str
+    events: list[ClientEvent]
 
 
 class StopBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -85,9 +105,10 @@ class MessageRoutes:
             post_route(
                 "/api/events",
                 self.post_events,
-                "Post events: answers, actions, the application's own.",
+                "Post events: messages, answers, actions, the application's own.",
                 PostEventsBody,
                 {202: PostEventsResponse},
+                other_bodies=(EventBody, EventBodies),
             ),
             post_route("/api/send", self.send, "Send a message.", SendBody, {202: SendResponse}),
             post_route("/api/stop", self.stop, "Stop what runs.", StopBody, {202: StopResponse}),
@@ -116,17 +137,47 @@ class MessageRoutes:
         return json_response(SendResponse(result.seq, result.id, result.turn, default_session), 202)
 
     async def post_events(self, request: Request) -> Response:
-        body = await read_json_body(request, PostEventsBody)
-        membership = await self._access.find_membership(request, body.session)
-        events = [
-            ClientEvent(
-                event.type, event.payload, new_id("evt_") if event.id is None else to_event_id(event.id)
-            )
-            for event in body.events
-        ]
-        return json_response(PostEventsResponse(await self._access.sessions.post(membership, events)), 202)
+        post = parse_post(await read_json_body(request, object))
+        membership = await self._access.find_membership(request, post.session_id)
+        seqs = await self._access.sessions.post(membership, post.events)
+        return json_response(PostEventsResponse(seqs), 202)
 
     async def stop(self, request: Request) -> Response:
         body = await read_json_body(request, StopBody, MAX_SMALL_BODY_BYTES)
         membership = await self._access.find_membership(request, body.session)
         return json_response(StopResponse(await self._access.sessions.stop(membership)), 202)
+
+
+def parse_post(body: object) -> Post:
+    """Return the events of a body: one envelope, a list of envelopes, or a `PostEventsBody`.
+
+    All of them are for one session. Raise `BadInput` with the path.
+    """
+    if isinstance(body, list):
+        envelopes = convert_strict(body, EventBodies)
+        if not envelopes:
+            raise BadInput("expected at least one envelope")
+        return make_post(envelopes[0].session_id, envelopes, "$[{}]")
+    if isinstance(body, dict) and "type" in body:
+        envelope = convert_strict(body, EventBody)
+        return make_post(envelope.session_id, [envelope], "$")
+    posted = convert_strict(body, PostEventsBody)
+    return make_post(posted.session, posted.events, "$.events[{}]")
+
+
+def make_post(session_id: str | None, bodies: Sequence[EventBody], path_format: str) -> Post:
+    paths = [path_format.format(number) for number in range(len(bodies))]
+    if session_id is None:
+        raise BadInput("expected the session of the event", f"{paths[0]}.session_id")
+    for body, path in zip(bodies, paths, strict=True):
+        if body.session_id not in (None, session_id):
+            raise BadInput("expected events of one session in a request", f"{path}.session_id")
+    return Post(session_id, [to_client_event(body, path) for body, path in zip(bodies, paths, strict=True)])
+
+
+def to_client_event(body: EventBody, path: str) -> ClientEvent:
+    text = body.payload.get("text")
+    if body.type == "ui.message" and isinstance(text, str):
+        check_message_text(text, f"{path}.payload.text")
+    event_id = new_id("evt_") if body.id is None else to_event_id(body.id)
+    return ClientEvent(body.type, body.payload, event_id, path, body.trace_id)
