@@ -19,7 +19,7 @@ from turnlog.cli.transfer import read_bounded_lines
 from turnlog.errors import InvalidEvent
 from turnlog.events import CATALOG, Catalog, Envelope
 from turnlog.log.blobs import BlobLine
-from turnlog.log.transfer import SessionLine, decode_export_line
+from turnlog.log.transfer import SessionLine, decode_export_line, with_full_event_id
 from turnlog.wire import sse
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions, DialectFactory
 from turnlog.wire.dialects.registry import DIALECT_NAMES, DialectRequest, DialectWithHistory, encode_frames
@@ -100,7 +100,7 @@ class Converter:
 
     def convert_line(self, number: int, text: bytes) -> bytes:
         """Return the frames of one line; raise `InvalidEvent` with its number."""
-        line = text.strip()
+        line = with_full_event_id(text.strip())
         if not line:
             return b""
         item = decode_export_line(line, number)
@@ -110,14 +110,14 @@ class Converter:
             self._begin_session(item.session_id)
             return b""
 
-        envelope = item.envelope
+        envelope = item
         if envelope.session_id != self._session:
             self._begin_session(envelope.session_id)
         if envelope.seq <= self._last:
             problem = f"expected a seq after {self._last}, got {envelope.seq}"
             raise InvalidEvent(f"line {number}: {problem}", "$.seq")
         self._last = envelope.seq
-        messages = [self._escape(message) for message in self._messages(envelope, item.line)]
+        messages = [self._escape(message) for message in self._messages(envelope, line)]
         return b"".join(encode_frames(messages, envelope.seq))
 
     def close(self) -> bytes:

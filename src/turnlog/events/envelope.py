@@ -4,12 +4,12 @@ An `EventDraft` is a payload with its scope and origin. A catalog validates and 
 `encode_sse_frame` adds session, seq and time, which come in as values: nothing is read from the world. It
 writes the frame that the log stores and the server sends, one `data:` line of JSON without a newline in it.
 An `Envelope` is such a line decoded. Its payload stays raw bytes, so that types and fields which this version
-does not know are stored and sent unchanged.
+does not know are stored and sent unchanged. An `EnvelopeDraft` is the envelope of an event that is in no log.
 """
 
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import DecodeError, Raw, Struct, ValidationError, convert, structs
 from msgspec.json import Decoder, Encoder
@@ -101,6 +101,27 @@ class Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
     payload: Raw
 
 
+class Position(Struct, frozen=True):
+    """The fields of a stored envelope that no other envelope has."""
+
+    seq: object = None
+    origin: object = None
+
+
+class EnvelopeDraft(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The envelope of an event that is in no log: it has no seq and no origin (protocol 8.6).
+
+    `ts` and `trace_id` may be any text here. Its reader decides whether they count.
+    """
+
+    type: Name
+    id: EventId
+    ts: str | None = None
+    trace_id: str | None = None
+    session_id: SessionId
+    payload: dict[str, Any] = {}
+
+
 class Entry(Struct, frozen=True, kw_only=True):
     """The fields of an envelope and its decoded payload."""
 
@@ -119,9 +140,13 @@ class Entry(Struct, frozen=True, kw_only=True):
     payload: Payload | UnknownPayload
 
 
+E = TypeVar("E", Envelope, EnvelopeDraft)
+
 UNIX_EPOCH = datetime(1970, 1, 1)  # in UTC by definition; exact
 
 _decoder = Decoder(Envelope)
+_draft_decoder = Decoder(EnvelopeDraft)
+_position_decoder = Decoder(Position)
 _encoder = Encoder()
 
 
@@ -171,8 +196,16 @@ def _encode_prefix_and_middle(
 
 
 def is_session_id(text: str) -> bool:
+    return _has_form(text, SessionId)
+
+
+def is_trace_id(text: str | None) -> bool:
+    return _has_form(text, TraceId)
+
+
+def _has_form(text: str | None, form: Any) -> bool:
     try:
-        convert(text, SessionId)
+        convert(text, form)
     except ValidationError:
         return False
     return True
@@ -180,11 +213,34 @@ def is_session_id(text: str) -> bool:
 
 def decode_envelope(line: bytes) -> Envelope:
     """Decode a stored line; the payload stays raw. Raise `InvalidEvent`."""
+    return _decode_line(_decoder, line, ("type", "agent_name", "actor"))
+
+
+def decode_any_envelope(line: bytes) -> Envelope | EnvelopeDraft:
+    """Decode a stored line, or an envelope without seq and origin. Raise `InvalidEvent`."""
+    try:
+        return decode_envelope(line)
+    except InvalidEvent as error:
+        if not _lacks_position(line):
+            raise error from None
+    return _decode_line(_draft_decoder, line, ("type",))
+
+
+def _lacks_position(line: bytes) -> bool:
+    """Return whether a line is an object that has neither seq nor origin."""
+    try:
+        position = _position_decoder.decode(line)
+    except (DecodeError, ValueError, RecursionError):
+        return False
+    return position == Position()
+
+
+def _decode_line(decoder: Decoder[E], line: bytes, name_fields: tuple[str, ...]) -> E:
     if b"\n" in line or b"\r" in line:
         raise InvalidEvent("not an envelope: expected one line")
     try:
-        envelope = _decoder.decode(line)
-        for field in ("type", "agent_name", "actor"):
+        envelope = decoder.decode(line)
+        for field in name_fields:
             if (name := getattr(envelope, field)) is not None:
                 check_name_bytes(name, f"$.{field}")
     except (DecodeError, ValueError, RecursionError, InvalidEvent) as error:

@@ -3,23 +3,35 @@
 A session is one line that describes it, `{"type":"session",...}`, then its envelopes as they are stored, one
 per line, then its blobs, `{"type":"blob",...}` (see `blobs`). Import adds what is missing, so importing twice
 changes nothing. A session that an import creates has a new epoch: its history was restored.
+Import also takes envelopes without seq and origin (`EnvelopeDraft`). They need no line of their session, and
+get the next seqs.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from turnlog.errors import Conflict, InvalidEvent, NotFound, SessionClosed
-from turnlog.events import CATALOG, Envelope, decode_envelope
+from turnlog.events import (
+    CATALOG,
+    Envelope,
+    EnvelopeDraft,
+    Event,
+    decode_any_envelope,
+    decode_envelope,
+    encode_envelope,
+)
 from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.events.payload import SessionId
 from turnlog.events.strict_json import one_line
 from turnlog.ids import new_epoch, now_ms, to_event_id
 from turnlog.log.append import RowBatch, activity_after, apply_to_record
 from turnlog.log.blobs import BlobLine, BlobReader, NamedBlob
+from turnlog.log.drafts import DraftBuilder, parse_draft_time_ms
 from turnlog.log.filter import MATCH_ALL, EventFilter
 from turnlog.log.log import Log
 from turnlog.log.records import Row, SessionRecord, envelope_json
@@ -27,6 +39,9 @@ from turnlog.log.spans import live_event_span
 from turnlog.log.store import Store
 from turnlog.log.subscription import ChargeBytes
 
+E = TypeVar("E")
+
+BARE_ID_PATTERN = re.compile(rb'"id"\s*:\s*"[0-9a-fA-F]{8}-')  # may also match inside a payload
 MAX_BATCH_EVENTS = 500
 MAX_TIMESTAMP_MS = 253_402_300_799_999  # the end of the year 9999: later times have no timestamp
 
@@ -55,6 +70,23 @@ class EventLine(NamedTuple):
         return Conflict(text, record.last)
 
 
+class DraftLine(NamedTuple):
+    """A line that holds an event without a seq. `ts_ms` is the time of the import if the line has none."""
+
+    number: int
+    event: Event
+    ts_ms: int
+
+    def is_stored_as(self, line: bytes) -> bool:
+        stored = decode_envelope(line)
+        return (stored.type, bytes(stored.payload)) == (self.event.type, self.event.body)
+
+    def at(self, session_id: str, seq: int) -> EventLine:
+        """Return the line as the log stores it at a seq."""
+        line = encode_envelope(self.event, session_id=session_id, seq=seq, ts_ms=self.ts_ms)
+        return EventLine(self.number, decode_envelope(line), line)
+
+
 class ImportCounts(NamedTuple):
     """How much of an import was new."""
 
@@ -67,7 +99,7 @@ class ImportBatch(NamedTuple):
     """Some events of a session, and whether they are its last."""
 
     session: SessionLine
-    events: list[EventLine]
+    events: list[EventLine | DraftLine]
     is_last: bool
 
 
@@ -119,14 +151,15 @@ async def import_lines(log: Log, lines: Iterable[bytes]) -> AsyncIterator[Import
 def batch_by_session(lines: Iterable[bytes]) -> Iterator[ImportBatch | NamedBlob]:
     """Yield the events of each session in batches, and its blobs one at a time."""
     session: SessionLine | None = None
-    events: list[EventLine] = []
+    events: list[EventLine | DraftLine] = []
+    drafts = DraftBuilder()
     blobs = BlobReader()
     number = 0
     for number, text in enumerate(lines, 1):
-        line = text.strip()
+        line = with_full_event_id(text.strip())
         if not line:
             continue
-        item = decode_export_line(line, number)
+        item = decode_line(line, number, decode_any_envelope)
 
         if isinstance(item, BlobLine):
             check_session_line(session, item.blob.partition("/")[0], number)
@@ -136,15 +169,18 @@ def batch_by_session(lines: Iterable[bytes]) -> Iterator[ImportBatch | NamedBlob
             continue
 
         blobs.check_complete(number)
-        if isinstance(item, SessionLine):
+        next_session = find_next_session(session, item)
+        if next_session is not None:
             if session:
                 yield ImportBatch(session, events, is_last=True)
-            session = item
+            session = next_session
             events = []
+            drafts = DraftBuilder()
+        if isinstance(item, SessionLine):
             continue
 
-        session = check_session_line(session, item.envelope.session_id, number)
-        events.append(item)
+        session = check_session_line(session, item.session_id, number)
+        events.append(make_event_line(drafts, item, number, line))
         if len(events) == MAX_BATCH_EVENTS:
             yield ImportBatch(session, events, is_last=False)
             events = []
@@ -154,39 +190,66 @@ def batch_by_session(lines: Iterable[bytes]) -> Iterator[ImportBatch | NamedBlob
         yield ImportBatch(session, events, is_last=True)
 
 
+def find_next_session(
+    session: SessionLine | None, item: SessionLine | Envelope | EnvelopeDraft
+) -> SessionLine | None:
+    """Return the session that an item begins; None if it belongs to the open one."""
+    if isinstance(item, SessionLine):
+        return item
+    is_of_other = session is None or session.session_id != item.session_id
+    return SessionLine(item.session_id) if isinstance(item, EnvelopeDraft) and is_of_other else None
+
+
 def check_session_line(session: SessionLine | None, session_id: str, number: int) -> SessionLine:
     if session is None or session_id != session.session_id:
         raise InvalidEvent(f"line {number}: expected the line of session {session_id} first")
     return session
 
 
-def decode_export_line(line: bytes, number: int) -> SessionLine | BlobLine | EventLine:
+def make_event_line(
+    drafts: DraftBuilder, envelope: Envelope | EnvelopeDraft, number: int, line: bytes
+) -> EventLine | DraftLine:
+    if isinstance(envelope, Envelope):
+        return EventLine(number, envelope, line)
+    try:
+        event = drafts.build(envelope)
+    except InvalidEvent as error:
+        raise InvalidEvent(f"line {number}: {error.problem}", error.path) from None
+    return DraftLine(number, event, parse_draft_time_ms(envelope) or now_ms())
+
+
+def decode_export_line(line: bytes, number: int) -> SessionLine | BlobLine | Envelope:
     """Decode a session, a blob or an envelope; raise `InvalidEvent` with the number of the line."""
+    return decode_line(line, number, decode_envelope)
+
+
+def decode_line(line: bytes, number: int, decode_event: Callable[[bytes], E]) -> SessionLine | BlobLine | E:
     try:
         tree = msgspec.json.decode(line)
         type_name = tree.get("type") if isinstance(tree, dict) else None
         line_type = LINE_TYPES.get(type_name) if isinstance(type_name, str) else None
-        if line_type:
-            return msgspec.json.decode(line, type=line_type)
-        event_id = tree.get("id") if isinstance(tree, dict) else None
-        if isinstance(event_id, str) and to_event_id(event_id) != event_id:
-            line = with_event_id(line, to_event_id(event_id))
-        return EventLine(number, decode_envelope(line), line)
+        return msgspec.json.decode(line, type=line_type) if line_type else decode_event(line)
     except InvalidEvent as error:
         raise InvalidEvent(f"line {number}: {error.problem}", error.path) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidEvent(f"line {number}: {one_line(str(error))}") from None
 
 
-def with_event_id(line: bytes, event_id: str) -> bytes:
-    """Return an envelope with another id; all its other values keep their bytes."""
-    fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-    fields["id"] = msgspec.Raw(msgspec.json.encode(event_id))
+def with_full_event_id(line: bytes) -> bytes:
+    """Return a line whose bare UUID as id has the prefix `evt_`. All other values keep their bytes."""
+    if not BARE_ID_PATTERN.search(line):
+        return line
+    try:
+        fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        event_id = msgspec.json.decode(fields.get("id", b"null"), type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return line  # `decode_line` says what is wrong with it
+    fields["id"] = msgspec.Raw(msgspec.json.encode(to_event_id(event_id)))
     return msgspec.json.encode(fields)
 
 
 def import_batch(
-    store: Store, session: SessionLine, lines: list[EventLine]
+    store: Store, session: SessionLine, lines: list[EventLine | DraftLine]
 ) -> tuple[ImportCounts, list[Row], str]:
     """Import events inside a transaction: checks first, writes last.
 
@@ -199,8 +262,11 @@ def import_batch(
     updated = record
     batch = RowBatch(record)
     line_by_id: dict[str, bytes] = {}
-    for item in lines:
+    for line in lines:
+        item = line.at(record.session_id, batch.last + 1) if isinstance(line, DraftLine) else line
         envelope = item.envelope
+        if isinstance(line, DraftLine) and is_known_draft(store, known_record, line_by_id, line):
+            continue
         if line_by_id.get(envelope.id) == item.line:
             continue
         if known_record and is_already_imported(store, record, item):
@@ -220,6 +286,26 @@ def import_batch(
         store.insert_rows(updated, batch.rows, batch.edges)
     counts = ImportCounts(len(batch.rows), len(lines) - len(batch.rows))
     return counts, [new.row for new in batch.rows], record.epoch
+
+
+def is_known_draft(
+    store: Store, record: SessionRecord | None, line_by_id: Mapping[str, bytes], draft: DraftLine
+) -> bool:
+    """Return whether the log, or the batch before it, has this event. Raise `Conflict` for another one.
+
+    `record` is None for a session that the log does not have yet.
+    """
+    event_id = draft.event.id
+    stored_line = line_by_id.get(event_id)
+    if record is not None and stored_line is None:
+        row = store.find(record.session_id, [event_id]).get(event_id)
+        stored_line = envelope_json(row) if row else None
+    if stored_line is None:
+        return False
+    if not draft.is_stored_as(stored_line):
+        last = record.last if record else -1
+        raise Conflict(f"line {draft.number}: {event_id} is the id of another event", last)
+    return True
 
 
 def is_already_imported(store: Store, record: SessionRecord, item: EventLine) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import os
 import re
 from collections.abc import Callable
@@ -306,3 +307,42 @@ def test_an_export_reads_beside_the_one_who_writes(filled: Place) -> None:
             await writer.close()
 
     assert asyncio.run(beside()) == exported
+
+
+DRAFTS = """
+{"type": "ui.message", "id": "evt_a", "ts": "2026-01-08T12:34:56.789Z", "session_id": "sess_9", "payload": {"text": "Hello"}}
+{"type": "tool.call", "id": "evt_b", "ts": "...", "trace_id": "tr_1", "session_id": "sess_9", "payload": {"tool": "save", "args": {}}}
+{"type": "tool.result", "id": "evt_c", "session_id": "sess_9", "payload": {"tool": "save", "ok": true, "result": 1, "error": null}}
+"""  # noqa: E501  one line each
+
+
+def test_envelopes_without_seq_are_imported_once_and_keep_their_time(other: Place) -> None:
+    first = other.run("import", input=DRAFTS.encode())
+    assert (first.exit_code, first.output) == (0, "3 events added, 0 known already\n")
+    assert other.run("import", input=DRAFTS.encode()).output == "0 events added, 3 known already\n"
+    assert other.run("import", input=DRAFTS.encode() * 2).output == "0 events added, 6 known already\n"
+    message, call, result = map(json.loads, other.run("tail", "sess_9", "--json").stdout.splitlines())
+    assert (message["seq"], message["origin"], message["ts"]) == (0, "ui", "2026-01-08T12:34:56.789Z")
+    assert (call["trace_id"], call["origin"], call["ts"] > message["ts"]) == ("tr_1", "model", True)
+    assert result["payload"]["call_id"] == call["payload"]["call_id"] == "evt_b"
+    assert other.run("verify").exit_code == 0
+
+
+def test_envelopes_without_seq_continue_the_session_whose_line_came_before(filled: Place) -> None:
+    draft = b'{"type":"ui.message","id":"evt_d","session_id":"%b","payload":{"text":"%b"}}\n'
+    line = b'{"type":"session","session_id":"sess_2","app":"other"}\n'
+    lines = line + draft % (b"sess_2", b"more") + draft % (b"sess_8", b"new") + draft % (b"sess_2", b"more")
+    assert filled.run("import", input=lines).output == "2 events added, 1 known already\n"
+    [*_, last] = map(json.loads, filled.run("tail", "sess_2", "--json").stdout.splitlines())
+    assert (last["id"], last["seq"]) == ("evt_d", 2)
+    lines = draft % (b"sess_8", b"another")
+    said = error(filled.run("import", input=lines))
+    assert said.startswith("line 1: evt_d is the id of another event")
+
+
+def test_an_envelope_without_seq_that_does_not_fit_is_named_by_its_line(other: Place) -> None:
+    bad = DRAFTS.replace('"text": "Hello"', '"words": "Hello"')
+    assert error(other.run("import", input=bad.encode())).startswith(
+        "line 2: object missing required field text"
+    )
+    assert other.run("sessions", "--json").stdout == ""

@@ -7,7 +7,16 @@ import pytest
 
 from tests.support.tables import for_each_row
 from turnlog.errors import InvalidEvent
-from turnlog.events import CATALOG, Envelope, Scope, UnknownPayload, decode_envelope, encode_envelope
+from turnlog.events import (
+    CATALOG,
+    Envelope,
+    EnvelopeDraft,
+    Scope,
+    UnknownPayload,
+    decode_any_envelope,
+    decode_envelope,
+    encode_envelope,
+)
 from turnlog.events.envelope import format_timestamp, parse_timestamp_ms
 
 LINE = (
@@ -132,3 +141,36 @@ def test_a_time_stamp_gives_its_milliseconds_back(ms: int) -> None:
 
 def test_a_date_that_no_calendar_has_is_no_error() -> None:
     assert parse_timestamp_ms("2026-02-30T00:00:00.000Z") == 0
+
+
+DRAFT = (
+    b'{"type":"ui.message","id":"evt_1","ts":"...","session_id":"sess_1","payload":{"seq":1,"origin":"x"}}'
+)
+
+
+def test_decode_any_envelope_of_a_stored_line_is_an_envelope() -> None:
+    assert decode_any_envelope(LINE) == decode_envelope(LINE)
+
+
+def test_decode_any_envelope_without_seq_and_origin_is_a_draft() -> None:
+    draft = decode_any_envelope(DRAFT)
+    assert draft == EnvelopeDraft(
+        type="ui.message", id="evt_1", ts="...", session_id="sess_1", payload={"seq": 1, "origin": "x"}
+    )
+
+
+@for_each_row(
+    ("line", "problem"),
+    [
+        (b'{"type":"ui.message","id":"evt_1","seq":0,"session_id":"sess_1","payload":{}}', "field `ts`"),
+        (DRAFT.replace(b"evt_1", b"evt_..."), r"regex .* at `\$.id`"),
+        (DRAFT.replace(b"sess_1", b"sess_..."), r"regex .* at `\$.session_id`"),
+        (DRAFT.replace(b'"ts"', b'"agent_id"'), "unknown field `agent_id`"),
+        (DRAFT.replace(b"ui.message", b"x" * 129), "length <= 128"),
+        (b"[]", "Expected `object`, got `array`"),
+        (DRAFT + b"\n", "expected one line"),
+    ],
+)
+def test_decode_any_envelope_of_a_wrong_line_names_the_field(line: bytes, problem: str) -> None:
+    with pytest.raises(InvalidEvent, match=problem):
+        decode_any_envelope(line)
