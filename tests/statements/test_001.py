@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import aclosing
 
 import pytest
 
@@ -9,9 +10,10 @@ from tests.statements.room import body, of_type, opened, result_count, saying, t
 from turnlog import Agent, App, open_log
 from turnlog.agents import Scripted, ToolUse
 from turnlog.app import Sessions
-from turnlog.events import CATALOG, Envelope, decode_envelope
+from turnlog.events import CATALOG, AgentEnd, AgentHandoff, Envelope, decode_envelope
 from turnlog.log import envelope_json
 from turnlog.state.history import Message
+from turnlog_examples.pipeline import make_team
 
 
 def calling(name: str, *agents: Agent) -> Agent:
@@ -75,6 +77,32 @@ def test_the_conversation_is_kept_as_long_as_the_session() -> None:
             assert of_type(room.events, "assistant.message")[-1]["text"] == "one two three"
 
     asyncio.run(play())
+
+
+def test_a_caller_waits_for_the_end_of_every_agent_that_it_has_heard_of() -> None:
+    """The document's rule on `Agent.run()`: called agents, agents below them, and one that takes over."""
+
+    async def observe() -> tuple[dict[str, str], list[str], list[str]]:
+        seen: dict[str, str] = {}
+        ended: list[str] = []
+        unread: list[str] = []
+        async with aclosing(make_team().run("honey and the Moon")) as events:
+            async for event in events:
+                if ended and seen.keys() == set(ended):
+                    unread.append(event.type)
+                    continue
+                if event.agent_id:
+                    seen[event.agent_id] = event.agent_name or ""
+                if isinstance(event.payload, AgentHandoff):
+                    seen[event.payload.to_agent_id] = event.payload.to
+                if isinstance(event.payload, AgentEnd):
+                    ended.append(event.agent_id or "")
+        return seen, ended, unread
+
+    seen, ended, unread = asyncio.run(observe())
+    assert sorted(seen.values()) == ["Fact checker"] * 3 + ["Planner"] + ["Researcher"] * 2 + ["Writer"]
+    assert sorted(ended) == sorted(seen)
+    assert unread == [], "nothing comes after the last end"
 
 
 async def followed(agent: Agent) -> list[Envelope]:
