@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.examples import APPS, over, read, standing
 from tests.e2e.harness import ROOT, Reader, Server, running
 from tests.support.limits import HANG_S
+from turnlog.wire.sse import ServerSentEvent
 
 Events = list[dict[str, Any]]
 
@@ -138,3 +139,25 @@ def test_a_turn_without_a_hand_off_ends_with_the_top_agent(server: Server) -> No
     seen = observe(server, "ghosts and unicorns")
     assert (seen.events[-1]["type"], seen.events[-1]["agent"]) == ("turn_end", "Planner")
     assert "Nobody found anything about ghosts and unicorns" in seen.ui
+
+
+def test_an_agent_that_is_cancelled_sends_its_turn_end(tmp_path: Path) -> None:
+    with running(f"{APPS}slow_pipeline", tmp_path) as server:
+        session = server.session()
+        reader = Reader(server, session, "&dialect=agentic")
+        server.send(session, "bees and the Moon")
+        read(reader, lambda message: is_event(message, "chat_output", "Fact checker"))
+        assert server.post("/api/stop", {"session": session})[0] == 202
+        read(reader, lambda message: is_event(message, "turn_end", "Planner"))
+        events = [event for event in reader.events if "agent_id" in event]
+    ends = [event["agent_id"] for event in of_type(events, "turn_end")]
+    assert sorted(ends) == sorted({event["agent_id"] for event in events})
+    cancelled = {event["agent"] for event in of_type(events, "turn_cancelled")}
+    assert {"Planner", "Fact checker"} <= cancelled
+
+
+def is_event(message: ServerSentEvent, name: str, agent: str) -> bool:
+    if message.event != "message":
+        return False
+    event = json.loads(message.data)
+    return (event["type"], event["agent"]) == (name, agent)

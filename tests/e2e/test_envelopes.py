@@ -5,6 +5,7 @@ Only the placeholders of ids are filled in: `evt_...`, `tr_...`, `sess_...`, `vi
 
 import copy
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,23 @@ def test_tool_result_as_printed_answers_the_open_call(page: Page, example: str, 
     assert result["payload"] == {**posted["payload"], "call_id": call["payload"]["call_id"]}
     assert (result["trace_id"], result["origin"]) == (call["trace_id"], "tool")
     assert answer in [event["payload"].get("text") for event in rest]
+
+
+def test_every_event_that_is_read_has_the_common_envelope(page: Page) -> None:
+    call = call_tool(page)
+    page.post(page.fill("tool.result", call["trace_id"]))
+    page.rest()
+    common = DOCUMENT["the common envelope"]
+    for event in page.reader.events:
+        of_turn = event["type"].partition(".")[0] not in ("session", "process")
+        assert (common.keys() if of_turn else common.keys() - {"trace_id"}) <= event.keys(), event["type"]
+        assert type(event["type"]) is str
+        assert event["id"].startswith("evt_")
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", event["ts"])
+        assert event.get("trace_id", "tr_").startswith("tr_")
+        assert event["session_id"] == page.session
+        assert page.session.startswith("sess_")
+        assert type(event["payload"]) is dict
 
 
 def test_an_executor_reads_the_calls_alone(page: Page) -> None:

@@ -101,7 +101,7 @@ class Envelope(Struct, frozen=True, kw_only=True, omit_defaults=True):
     payload: Raw
 
 
-class Position(Struct, frozen=True):
+class ServerFields(Struct, frozen=True):
     """The fields of a stored envelope that no other envelope has."""
 
     seq: object = None
@@ -146,7 +146,7 @@ UNIX_EPOCH = datetime(1970, 1, 1)  # in UTC by definition; exact
 
 _decoder = Decoder(Envelope)
 _draft_decoder = Decoder(EnvelopeDraft)
-_position_decoder = Decoder(Position)
+_server_fields_decoder = Decoder(ServerFields)
 _encoder = Encoder()
 
 
@@ -221,18 +221,18 @@ def decode_any_envelope(line: bytes) -> Envelope | EnvelopeDraft:
     try:
         return decode_envelope(line)
     except InvalidEvent as error:
-        if not _lacks_position(line):
+        if not _lacks_server_fields(line):
             raise error from None
     return _decode_line(_draft_decoder, line, ("type",))
 
 
-def _lacks_position(line: bytes) -> bool:
+def _lacks_server_fields(line: bytes) -> bool:
     """Return whether a line is an object that has neither seq nor origin."""
     try:
-        position = _position_decoder.decode(line)
+        fields = _server_fields_decoder.decode(line)
     except (DecodeError, ValueError, RecursionError):
         return False
-    return position == Position()
+    return fields == ServerFields()
 
 
 def _decode_line(decoder: Decoder[E], line: bytes, name_fields: tuple[str, ...]) -> E:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.unit.app.desk import ADA, Desk, bodies, desk, play
+from tests.unit.app.desk import ADA, BOB, EVE, Desk, bodies, desk, play
 from turnlog import Agent, App, View, tool
 from turnlog.agents import Scripted, ToolContext, ToolUse
 from turnlog.app import Membership
 from turnlog.errors import Conflict
-from turnlog.events.view_nodes import Button, NumberField, Screen, TableEditor, TableRow
+from turnlog.events.view_nodes import Button, Form, NumberField, Screen, TableEditor, TableRow
 from turnlog.state.history import Message
 
 NEXT = Button("next", "Next", repeat=True)
@@ -128,5 +128,39 @@ def test_an_action_on_the_view_that_is_open_is_carried_out() -> None:
             turn = await turn_of(at, seat, 0)
             assert (await at.until(seat, "agent.end", trace_id=turn))["stop_reason"] == "end_turn"
             assert any("button.click" in text for text in made.handled)
+
+    play(run)
+
+
+def test_two_channels_that_show_one_view_id_answer_each_their_own_form() -> None:
+    @tool
+    def ask(context: ToolContext) -> str:
+        """Show a form."""
+        context.show_view(View.of("v", Form("f", [NumberField("n", "N")])))
+        return "shown"
+
+    def script(messages: list[Message]) -> Iterator[str | ToolUse]:
+        last = messages[-1].content[-1]
+        yield ToolUse("ask") if last.get("text") == "go" else f"Read: {last.get('text', '')}"
+
+    async def run() -> None:
+        agents = {name: Agent(name, "", Scripted(script), tools=[ask]) for name in ("buyer", "seller")}
+        async with desk(App("shop", agents)) as at:
+            ada = await at.sessions.create(ADA)
+            seats = [await at.member(ada, BOB, "buyer"), await at.member(ada, EVE, "seller")]
+            for seat in seats:
+                turn = await at.say(seat, "go")
+                await at.until(ada, "agent.end", trace_id=turn)
+            for number, seat in enumerate(seats):
+                submit = {"kind": "form.submit", "form_id": "f", "values": {"n": number}}
+                await at.post(seat, "ui.action", {"view_id": "v", "action": submit})
+            told = await at.told(ada, "ui.action")
+            values = [body["action"]["values"]["n"] for body in bodies(told)]
+            assert [(event.channel, value) for event, value in zip(told, values, strict=True)] == [
+                ("buyer", 0),
+                ("seller", 1),
+            ]
+            shown = [body["shown"] for body in bodies(told)]
+            assert shown == [event.id for event in await at.told(ada, "assistant.view")]
 
     play(run)

@@ -172,10 +172,10 @@ def make_post(session_id: str | None, bodies: Sequence[EventBody], path_format: 
     for body, path in zip(bodies, paths, strict=True):
         if body.session_id not in (None, session_id):
             raise BadInput("expected events of one session in a request", f"{path}.session_id")
-    return Post(session_id, [to_client_event(body, path) for body, path in zip(bodies, paths, strict=True)])
+    return Post(session_id, [make_client_event(body, path) for body, path in zip(bodies, paths, strict=True)])
 
 
-def to_client_event(body: EventBody, path: str) -> ClientEvent:
+def make_client_event(body: EventBody, path: str) -> ClientEvent:
     text = body.payload.get("text")
     if body.type == "ui.message" and isinstance(text, str):
         check_message_text(text, f"{path}.payload.text")
