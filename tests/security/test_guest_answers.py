@@ -37,19 +37,20 @@ def core_kinds() -> list[EventType]:
 async def accepted(at: Desk) -> list[str]:
     """The core types that a guest can post with their examples."""
     session = await guested(at)
+    examples = {kind.name: dict(kind.payload_class.EXAMPLE) for kind in core_kinds()}
+    examples["ui.message"] = {"text": "Hello"}  # the example has a speaker and a channel
     statuses = {
-        kind.name: (await post(at, "bob", session, kind.name, dict(kind.payload_class.EXAMPLE))).status
-        for kind in core_kinds()
+        name: (await post(at, "bob", session, name, example)).status for name, example in examples.items()
     }
     assert set(statuses.values()) <= {202, 400, 404, 409}, statuses
     return sorted(name for name, status in statuses.items() if status == 202)
 
 
-def test_guest_posts_commands_and_no_other_core_type() -> None:
+def test_guest_posts_messages_and_commands_and_no_other_core_type() -> None:
     async def scenario() -> None:
         assert len(core_kinds()) >= 36
         async with desk(make()) as at:
-            assert await accepted(at) == ["ui.command"]
+            assert await accepted(at) == ["ui.command", "ui.message"]
 
     run(scenario())
 
