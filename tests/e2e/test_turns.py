@@ -189,9 +189,9 @@ def test_leaving_the_stream_stops_nothing(server: Server) -> None:
         ("/api/events", {"session": "{session}", "events": [{"type": "no.such"}]}, 400, "declared type"),
         (
             "/api/events",
-            {"session": "{session}", "events": [{"type": "ui.message", "payload": {"text": "hi"}}]},
+            {"session": "{session}", "events": [{"type": "ui.message", "payload": {"text": " "}}]},
             400,
-            "send route",
+            "expected a message with some text (at $.events[0].payload.text)",
         ),
         (
             "/api/events",
