@@ -54,11 +54,10 @@ def test_a_turn_of_the_process_has_the_order_of_its_lines() -> None:
 def test_blocks_have_the_ids_that_the_model_gave_them() -> None:
     texts = [message for message in told() if message["type"] == "claude_text"]
     assert [message["messageId"] for message in texts] == ["msg_01"] * 8 + ["msg_02"]
-    assert [block for message in texts for block in message["content"]] == [
-        {"type": "thinking", "thinking": "A question."},
-        {"type": "text", "text": "I look."},
-        *USES,
-        {"type": "text", "text": "Found."},
+    blocks = [{"type": "thinking", "thinking": "A question."}, {"type": "text", "text": "I look."}, *USES]
+    assert [message["content"] for message in texts] == [
+        *(blocks[: count + 1] for count in range(len(blocks))),
+        [{"type": "text", "text": "Found."}],
     ]
 
 

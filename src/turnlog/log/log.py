@@ -50,6 +50,7 @@ from turnlog.log.records import (
 from turnlog.log.spans import AGENT_SPAN_PREFIX, BLOCK_SPAN_PREFIX, CALL_SPAN_PREFIX, LIVE_TYPES
 from turnlog.log.store import EvictCallback, Store
 from turnlog.log.subscription import (
+    FIRST_PAGE_BYTES,
     MAX_PAGE_BYTES,
     NO_PAGE_LOCK,
     FollowOptions,
@@ -69,6 +70,7 @@ log = logging.getLogger("turnlog.log")
 
 POLL_INTERVAL_S = 0.05  # how often a reading process looks for new commits; half of the promised 100 ms
 PROBE_INTERVAL_S = 1.0  # how often a write is tried while writes fail
+FIRST_WINDOW_SEQS = 256  # of a search backwards: a short turn
 RECONCILE_INTERVAL_S = 2.0  # how often a reading process reads its sessions, whatever the commit count
 
 
@@ -531,6 +533,38 @@ class Log:
     async def oldest_open_turn_start(self, session_id: str, at: int) -> int:
         """Return the first seq of the oldest turn that was open at a seq, or `at + 1` if none was."""
         return await self._run_read(self._store.oldest_open_turn_start, session_id, at)
+
+    async def last_of_types(
+        self, session_id: str, types: tuple[str, ...], before: int, matches: Callable[[Row], bool]
+    ) -> Row | None:
+        """Return the last durable event of some types before a seq that `matches`; None without one.
+
+        It reads windows backwards, each twice as long as the one before: the cost follows the distance.
+        """
+        size = FIRST_WINDOW_SEQS
+        end = before
+        while end > 0:
+            start = max(0, end - size)
+            rows = [row for row in await self._read_window(session_id, types, start, end) if matches(row)]
+            if rows:
+                return rows[-1]
+            end = start
+            size *= 2
+        return None
+
+    async def _read_window(self, session_id: str, types: tuple[str, ...], start: int, end: int) -> list[Row]:
+        """Return the durable events of some types from a seq up to, and without, another."""
+        rows: list[Row] = []
+        after = start - 1
+        while after < end - 1:
+            query = TypeQuery(after, types, FIRST_PAGE_BYTES)
+            page = await self._read_or_quarantine(self._store.read_types, session_id, query)
+            rows += [row for row in page if row.seq < end]
+            # None: there is no such session; the same seq: nothing follows.
+            if page.upto is None or page.upto <= after:
+                break
+            after = page.upto
+        return rows
 
     async def turn_bounds(self, session_id: str, trace: str) -> tuple[int, int | None] | None:
         """Return the first seq of the agents of a turn and the last, None while one is open.

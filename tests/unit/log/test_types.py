@@ -147,3 +147,33 @@ async def test_ring_that_lets_go_of_events_forgets_their_types() -> None:
     assert sum(len(seqs) for seqs in store._rings[SESSION].seqs_by_type.values()) == len(page) < MAX_PAGE_ROWS
     assert store.read_types("sess_none", TypeQuery(-1, ("tool",), 1)).epoch == ""
     await log.close()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_last_of_types_is_found_at_any_distance(kind: str, tmp_path: Path) -> None:
+    @scenario
+    async def search() -> None:
+        log = Log(MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "log.db"))
+        await log.create("t", SESSION)
+        calls = [
+            tool_call_event("a"),
+            *durable_events(*range(900)),
+            tool_call_event("b"),
+            tool_call_event("c"),
+        ]
+        await log.append(SESSION, calls)
+
+        async def last(before: int, *unwanted: int) -> int | None:
+            row = await log.last_of_types(
+                SESSION, ("tool.call",), before, lambda row: row.seq not in unwanted
+            )
+            return row.seq if row else None
+
+        assert [await last(before) for before in (0, 1, 901, 902, 903, 5000)] == [None, 0, 0, 901, 902, 902]
+        assert await last(903, 901, 902) == 0
+        assert await last(903, 0, 901, 902) is None
+        assert await log.last_of_types("sess_none", ("tool.call",), 9, lambda row: True) is None
+        notes = await log.last_of_types(SESSION, ("assistant.message",), 903, lambda row: row.seq < 7)
+        assert notes is not None
+        assert notes.seq == 6, "more rows than fit on a page"
+        await log.close()

@@ -17,7 +17,15 @@ from turnlog.errors import InvalidEvent
 from turnlog.events import CATALOG
 from turnlog.events.agent import StopReason
 from turnlog.wire.dialects.base import DONE
-from turnlog.wire.dialects.office import CONVERTERS, ERROR_CODES, MAX_CONTENT_CHARS, Office, encode_heartbeat
+from turnlog.wire.dialects.office import (
+    CONVERTERS,
+    ERROR_CODES,
+    MAX_CONTENT_CHARS,
+    MAX_REPLY_BLOCKS,
+    STATE_CONVERTERS,
+    Office,
+    encode_heartbeat,
+)
 
 ROOT = Path(__file__).parents[3]
 VECTORS = ROOT / "tests" / "vectors" / "office"
@@ -100,10 +108,10 @@ def test_an_event_is_one_message_or_none_with_its_seq() -> None:
 
 
 def test_what_has_no_counterpart() -> None:
-    silent = {kind.name for kind in CATALOG if kind.payload_class not in CONVERTERS}
+    silent = {kind.name for kind in CATALOG if kind.payload_class not in {*CONVERTERS, *STATE_CONVERTERS}}
     assert silent == {
         "agent.handoff", "agent.usage", "approval.decision", "approval.request", "assistant.block",
-        "assistant.files", "assistant.view", "block.delta", "block.end", "block.retract", "block.start",
+        "assistant.files", "assistant.view", "block.delta", "block.end", "block.start",
         "parse.reject", "session.invite", "session.invite_end", "session.member", "session.title",
         "tool.await", "tool.progress", "ui.action",
     }  # fmt: skip
@@ -213,4 +221,27 @@ def test_the_sums_of_a_turn_that_is_being_handed_over_are_the_state() -> None:
     assert json.loads(other[0])["numTurns"] == 1, "another turn is not concerned"
     last = office.convert(*entry(ev.AgentEnd(stop_reason="error"), scope("agt_3")))
     assert json.loads(last[0])["numTurns"] == 1
+    assert office.idle
+
+
+def test_a_reply_of_very_many_blocks_continues_as_another_message_and_costs_linear_bytes() -> None:
+    count = 3 * MAX_REPLY_BLOCKS
+    blocks = [
+        ev.AssistantMessage(text=f"{n}", block_id=f"blk_{n}", message_id="msg_01") for n in range(count)
+    ]
+    shown: dict[str, list[str]] = {}
+    for message in said(*blocks):
+        shown[message["messageId"]] = [part["text"] for part in message["content"]]
+        assert len(message["content"]) <= MAX_REPLY_BLOCKS
+    assert list(shown) == ["msg_01", "msg_01.2", "msg_01.3"]
+    assert [text for texts in shown.values() for text in texts] == [f"{n}" for n in range(count)]
+
+
+def test_an_agent_that_ends_leaves_no_reply_behind() -> None:
+    office, block = Office(), ev.AssistantMessage(text="Hi.", block_id="blk_1", message_id="msg_01")
+    for agent in (scope("agt_1"), scope("agt_2", 1), scope("agt_3", 0, "tr_2")):
+        office.convert(*entry(block, agent))
+    office.convert(*entry(ev.AgentEnd(stop_reason="end_turn"), scope("agt_1")))
+    assert not office.idle, "another turn is open"
+    office.convert(*entry(ev.AgentEnd(stop_reason="end_turn"), scope("agt_3", 0, "tr_2")))
     assert office.idle

@@ -54,7 +54,7 @@ from turnlog.server.streaming.streams import (
     IteratorSource,
     StreamRegistry,
 )
-from turnlog.server.streaming.turn_response import TurnResponse, make_dialect, with_heartbeats
+from turnlog.server.streaming.turn_response import TurnResponse, make_resumed_dialect, with_heartbeats
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
@@ -277,7 +277,7 @@ class EventStreamRoute:
         key = (record.session_id, record.epoch, dialect_request, membership.visible_channels)
         if key not in self._projections:
             log = self._access.sessions.log
-            make = partial(make_dialect, log, membership, dialect_request)
+            make = partial(make_resumed_dialect, log, membership, dialect_request)
             covers = EventFilter(channels=membership.visible_channels).matches_turn_and_channel
             self._projections[key] = DialectProjection(log, record, membership.app.catalog, make, covers)
         return self._projections[key]

@@ -28,6 +28,7 @@ from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect, no_history
 from turnlog.wire.dialects.registry import (
+    EARLIER_EVENT_TYPES,
     HEARTBEAT_ENCODERS,
     DialectRequest,
     DialectWithHistory,
@@ -160,4 +161,25 @@ async def make_dialect(
                 envelope = decode_envelope(envelope_json(row))
                 dialect.history.apply(envelope, membership.app.catalog.decode_payload(envelope))
         after_seq = rows[-1].seq
+    return dialect
+
+
+async def make_resumed_dialect(
+    log: Log, membership: Membership, dialect_request: DialectRequest, start_seq: int
+) -> Dialect:
+    """Return a dialect that continues a stream at a seq: it knows what earlier turns have left.
+
+    The response of a single turn begins without that (`make_dialect`).
+    """
+    dialect = await make_dialect(log, membership, dialect_request, start_seq)
+    types = EARLIER_EVENT_TYPES.get(dialect_request.name, ())
+    if types:
+
+        def matches(row: Row) -> bool:
+            return not row.depth and membership.may_see(row.channel)
+
+        row = await log.last_of_types(membership.session_id, types, start_seq, matches)
+        if row is not None:
+            envelope = decode_envelope(envelope_json(row))
+            dialect.convert(envelope, membership.app.catalog.decode_payload(envelope))
     return dialect

@@ -42,7 +42,10 @@ class Dialect(Protocol):
 
     @property
     def idle(self) -> bool:
-        """Return whether nothing is open. A dialect is idle between turns."""
+        """Return whether nothing is open. A dialect is idle between turns.
+
+        What it knows of the turns before follows from one event (`registry.EARLIER_EVENT_TYPES`).
+        """
         ...
 
 

@@ -3,7 +3,8 @@
 `turnlog` is the envelope itself: the server replays stored bytes, so it has no factory. An application may
 add dialects of its own. The block dialects send histories in `meta_init` and `meta_final` on request;
 `DialectWithHistory` folds them beside the conversion. A dialect whose heartbeats carry the reader's position
-has a row in `HEARTBEAT_ENCODERS`.
+has a row in `HEARTBEAT_ENCODERS`. One whose messages depend on an event of an earlier turn has a row in
+`EARLIER_EVENT_TYPES`.
 """
 
 import re
@@ -20,7 +21,7 @@ from turnlog.wire.dialects.base import BlocksOptions, Dialect, DialectFactory, H
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 from turnlog.wire.dialects.blocks_xml import BlocksXml
-from turnlog.wire.dialects.office import Office, encode_heartbeat
+from turnlog.wire.dialects.office import EARLIER_TYPES, Office, encode_heartbeat
 
 DIALECT_FACTORIES: dict[str, DialectFactory] = {
     "blocks": Blocks,
@@ -34,6 +35,9 @@ CUSTOM_NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,63}")
 HEARTBEAT_ENCODERS: dict[str, Callable[[int, int, str], bytes]] = {  # of a seq, a time in ms and a session
     "office": encode_heartbeat,
 }
+# A dialect that begins in the middle of a log first converts the last event before it of these types and of
+# depth 0, and drops the message, which was sent before.
+EARLIER_EVENT_TYPES: dict[str, tuple[str, ...]] = {"office": EARLIER_TYPES}
 
 
 class DialectRequest(NamedTuple):
