@@ -294,6 +294,49 @@ class TestConsequences:
         assert len(of(first, "agent_registered")) == 3
 
 
+class TestSend:
+    def test_a_page_sends_the_commands_of_the_document_in_its_own_words(self, desk: Desk) -> None:
+        def send(**body: Any) -> None:
+            status, answer = desk.server.post("/api/send", {"session": desk.session, **body})
+            assert (status, type(answer["eventId"])) == (202, int), answer
+
+        send(type="user_session_start", demoMode=True, hasPreviousTranscript=False, hasArtifactCatalog=True)
+        desk.until(typed("process.start", process="model"))
+        send(type="user_summon")
+        desk.turn()
+        agent = {"name": "Lyra", "color": "#c9b1ff", "colorName": "lavender", "gridPosition": 0}
+        send(type="user_wake", agentPayloads=[{**agent, "hasSoul": True, "hasTranscript": True}])
+        desk.turn()
+        send(type="user_session_end")
+        desk.until(typed("process.end"))
+        told = desk.office()
+        assert [one["type"] for one in told if one["type"].startswith("user_")] == [
+            "user_session_start",
+            "user_summon",
+            "user_wake",
+            "user_session_end",
+        ]
+        assert of(told, "user_session_start")[0]["hasArtifactCatalog"] is True
+        assert of(told, "session_start")[0]["demoMode"] is True
+        assert of(told, "session_end")[0]["reason"] == "user_ended"
+        assert len(of(told, "agent_registered")) == 4
+
+    def test_a_message_goes_to_the_agent_in_a_seat_and_shows_its_speaker(self, desk: Desk) -> None:
+        desk.summon()
+        body = {
+            "message": "How are you?",
+            "targetAgent": "Lyra",
+            "targetGridPosition": 1,
+            "speakerName": "Ada",
+        }
+        status, answer = desk.server.post("/api/send", {"session": desk.session, **body})
+        assert status == 202, answer
+        desk.turn(answer["turn"])
+        told = desk.office()
+        [asked], [said] = of(told, "user_message"), of(told, "agent_message")
+        assert (asked["targetAgent"], asked["speakerName"], said["agentName"]) == ("Orin", "Ada", "Orin")
+
+
 class TestReplies:
     def test_a_message_of_claude_has_all_its_blocks_and_the_page_replaces_it(self, desk: Desk) -> None:
         desk.say("Write about ships")

@@ -204,16 +204,18 @@ def test_nobody_says_for_the_server_who_sent_an_event_and_when() -> None:
                 assert (await post(at, session, **note, **{name: value}))[0] == status, name
                 inside = {"type": "case.note", "payload": {"text": "milk", name: value}}
                 await post(at, session, **inside)  # a field of the payload is one of the payload
-                for path, body in (
-                    ("/api/send", {"session": session, "message": "hear"}),
-                    ("/agent/run", {"agent_uuid": session, "user_prompt": "hear"}),
-                ):
-                    if name != "channel":
-                        assert (await at.post("ada", path, {**body, name: value})).status == 400, (path, name)
+                if name != "channel":
+                    run_body = {"agent_uuid": session, "user_prompt": "hear", name: value}
+                    assert (await at.post("ada", "/agent/run", run_body)).status == 400, name
+                    sent_body = {"session": session, "message": "hear", name: value}
+                    assert (await at.post("ada", "/api/send", sent_body)).status == 202, "it is ignored"
             assert (await post(at, session, **note))[0] == 202
             log = await at.log("ada", session)
-            sent = [event for event in log if event["type"] == "case.note"]
+            sent = [event for event in log if event["type"] in ("case.note", "ui.message")]
             assert {event["actor"] for event in sent} == {"ada"}
+            assert {event["session_id"] for event in log} == {session}
+            assert "tr_other" not in {event.get("trace_id") for event in log}
+            assert {event["agent_id"] for event in sent if "agent_id" in event} == set()
             assert {event["origin"] for event in sent} == {"ui"}
             assert not [event for event in log if event["ts"].startswith("2020") or event["seq"] == 99]
             assert not [event for event in log if event.get("trace_id") == "tr_other"]

@@ -138,6 +138,8 @@ export interface UiMessage {
   /** The agent that is addressed. */
   target?: string;
   channel?: string;
+  /** The seat of the target in its team: names are not unique. */
+  target_seat?: number;
 }
 
 /** A person acted on a view, or gave the input that a call waits for. */

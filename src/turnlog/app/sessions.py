@@ -54,12 +54,20 @@ from turnlog.app.session_creation import (
     make_session,
 )
 from turnlog.errors import BadInput, CallerError, Conflict, NotFound
-from turnlog.events import Event, EventDraft, Scope, SessionMember, UiCommand, UiMessage
+from turnlog.events import (
+    Event,
+    EventDraft,
+    Scope,
+    SessionMember,
+    UiCommand,
+    UiMessage,
+    decode_envelope,
+)
 from turnlog.events.catalog import Misfit
 from turnlog.events.envelope import format_timestamp
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
-from turnlog.log import Document, ListPosition, Log, SessionRecord
+from turnlog.log import Document, ListPosition, Log, SessionRecord, envelope_json
 from turnlog.state.documents import is_document_visible
 from turnlog.state.tree import Tree, restrict_to_channels
 
@@ -397,6 +405,17 @@ class Sessions:
             return None
         first_seq = min(row.seq for row in rows.values())
         return SendResult(first_seq, ids[-1], rows[ids[-1]].trace or "")
+
+    async def other_member_names(self, membership: Membership) -> set[str]:
+        """Return the principals and display names of the other members, and of those who left, casefolded."""
+        end = membership.record.members_seq + 1
+        rows = await self.log.rows_of_types(membership.session_id, (SessionMember.TYPE,), 0, end)
+        names: set[str] = set()
+        for row in rows:
+            member = membership.app.catalog.decode_payload(decode_envelope(envelope_json(row)))
+            if isinstance(member, SessionMember) and member.principal != membership.principal.name:
+                names.update(name.casefold() for name in (member.principal, member.name) if name)
+        return names
 
     async def stop(self, membership: Membership) -> int:
         """Append a stop for the channels that this member may stop. Return the seq of the first."""

@@ -34,6 +34,10 @@ class UiMessage(Payload, frozen=True, kw_only=True):
     speaker: Name | None = None
     target: Annotated[Name | None, Meta(description="The agent that is addressed.")] = None
     channel: Name | None = None
+    target_seat: Annotated[
+        Annotated[int, Meta(ge=0, le=8)] | None,
+        Meta(description="The seat of the target in its team: names are not unique."),
+    ] = None
 
 
 class FormSubmit(Record, frozen=True, kw_only=True, tag_field="kind", tag="form.submit"):

@@ -545,14 +545,15 @@ class Log:
         end = before
         while end > 0:
             start = max(0, end - size)
-            rows = [row for row in await self._read_window(session_id, types, start, end) if matches(row)]
-            if rows:
-                return rows[-1]
+            rows = await self.rows_of_types(session_id, types, start, end)
+            matching = [row for row in rows if matches(row)]
+            if matching:
+                return matching[-1]
             end = start
             size *= 2
         return None
 
-    async def _read_window(self, session_id: str, types: tuple[str, ...], start: int, end: int) -> list[Row]:
+    async def rows_of_types(self, session_id: str, types: tuple[str, ...], start: int, end: int) -> list[Row]:
         """Return the durable events of some types from a seq up to, and without, another."""
         rows: list[Row] = []
         after = start - 1

@@ -157,3 +157,18 @@ def test_who_is_woken_is_told_its_soul_if_it_is_still_that_one() -> None:
     desk.add(UiCommand(command=Wake(agents=(WAKE, SOUL))))
     assert desk.texts["tr_1"].count("<soul>") == 1
     assert 'type="wake"><soul>I &lt;listen&gt;.</soul></agent>' in desk.texts["tr_1"]
+
+
+def test_of_two_agents_with_one_name_the_seat_says_who_is_meant() -> None:
+    desk = Desk()
+    for seat, name in enumerate(["Lyra", "Orin", "Lyra"]):
+        desk.add(RosterJoin(name=name, seat=seat), None, "model")
+    desk.add(UiMessage(text="Hi", target="Orin", target_seat=1), "tr_1")
+    desk.add(UiMessage(text="Hi", target="Lyra", target_seat=2), "tr_2")
+    desk.add(UiMessage(text="Hi", target="Lyra"), "tr_3")
+    assert list(desk.texts.values()) == [
+        "[ROUTE TO AGENT: Orin] Hi",
+        "[ROUTE TO AGENT: Lyra (gridPosition 2)] Hi",
+        "[ROUTE TO AGENT: Lyra] Hi",
+    ]
+    assert desk.outbox.pending["tr_2"].speaker == "Lyra"

@@ -86,7 +86,8 @@ class PromptQueue:
         if isinstance(payload, UiMessage):
             routed_to, text = parse_route(payload.text)
             target = payload.target or routed_to
-            return Prompt(scope, (add_route_prefix(target, text),), target)
+            route = self._route_name(scope, target, payload.target_seat)
+            return Prompt(scope, (add_route_prefix(route, text),), target)
         if isinstance(payload, UiCommand):
             build_text = COMMAND_PROMPTS.get(type(payload.command))
             return Prompt(scope, (build_text(self, scope, payload.command),)) if build_text else None
@@ -96,6 +97,14 @@ class PromptQueue:
         elif not is_page_event(envelope, payload):
             return None
         return Prompt(scope, (describe_input(envelope.type, payload),))
+
+    def _route_name(self, scope: Scope, target: str | None, seat: int | None) -> str | None:
+        """Return the target, with its seat if the team has another agent of that name."""
+        team = self._roster.teams.get(scope.channel or NO_CHANNEL)
+        if team is None or seat is None:
+            return target
+        is_unique = all(member.name != target for place, member in team.seats.items() if place != seat)
+        return target if is_unique else f"{target} (gridPosition {seat})"
 
     def render(self, prompt: Prompt) -> str:
         """Return the text of a prompt that is sent now: the events of rules, then its own texts."""

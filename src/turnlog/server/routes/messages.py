@@ -2,17 +2,21 @@
 
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnlog.app import ClientEvent
 from turnlog.errors import BadInput
-from turnlog.events import UiMessage
-from turnlog.events.payload import Name, Record
 from turnlog.events.strict_json import convert_strict
 from turnlog.ids import new_id, to_event_id
+from turnlog.app import ClientEvent, Membership
+from turnlog.errors import BadInput, InvalidEvent
+from turnlog.events import UiCommand, UiMessage
+from turnlog.events.payload import Name
+from turnlog.parse.json_values import as_name
 from turnlog.server.auth.authentication import get_identity, get_session_creator
 from turnlog.server.openapi import Operation, post_route
 from turnlog.server.request_body import MAX_SMALL_BODY_BYTES, check_message_text, read_json_body
@@ -20,27 +24,40 @@ from turnlog.server.responses import json_response
 from turnlog.server.routes.idempotency import make_idempotent_event_id
 from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
 from turnlog.server.session_access import SessionAccess
+from turnlog.team.page_commands import COMMAND_BUILDERS, CommandFields, GridPosition
+from turnlog.team.roster import NO_CHANNEL
 
 # All events of a body are checked and appended at once, and other requests wait.
 MAX_EVENTS_PER_BODY = 100
 
 
-class SendBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message. Without `session` it goes to the caller's default session of the application."""
+class SendBody(CommandFields, frozen=True, kw_only=True, rename="camel"):
+    """A message, or a command of document 004. Unknown fields are ignored.
 
-    message: str
+    Without `session` it goes to the caller's default session of the application. `text` is another name of
+    `message`. `targetGridPosition` names the agent by its seat and wins over `targetAgent`. `speakerName` is
+    shown with the message, unless it is the name of another member.
+    """
+
+    type: Literal["user_message", "user_summon", "user_wake", "user_session_start", "user_session_end"] = (
+        "user_message"
+    )
+    message: str | None = None
+    text: str | None = None
     session: str | None = None
     app: str | None = None
     channel: Name | None = None
-    target_agent: Name | None = msgspec.field(default=None, name="targetAgent")
+    target_agent: Name | None = None
+    target_grid_position: GridPosition | None = None
+    speaker_name: str | None = None
 
 
 class SendResponse(msgspec.Struct, rename={"event_id": "eventId"}, omit_defaults=True):
-    """The seq, the event id and the turn of the message; `session` if the request named none."""
+    """The seq and the event id; the turn of a message; `session` if the request named none."""
 
     event_id: int
     id: str
-    turn: str
+    turn: str | None = None
     session: str | None = None
 
 
@@ -110,13 +127,15 @@ class MessageRoutes:
                 {202: PostEventsResponse},
                 other_bodies=(EventBody, EventBodies),
             ),
-            post_route("/api/send", self.send, "Send a message.", SendBody, {202: SendResponse}),
+            post_route("/api/send", self.send, "Send a message or a command.", SendBody, {202: SendResponse}),
             post_route("/api/stop", self.stop, "Stop what runs.", StopBody, {202: StopResponse}),
         ]
 
     async def send(self, request: Request) -> Response:
         body = await read_json_body(request, SendBody)
-        text = check_message_text(body.message, "$.message")
+        build_command = COMMAND_BUILDERS.get(body.type)
+        command = build_command(body) if build_command else None
+        text = "" if command else check_message_text(body.message or body.text or "", "$.message")
         sessions = self._access.sessions
         if body.session is None:
             creator = get_session_creator(request.scope)
@@ -124,17 +143,67 @@ class MessageRoutes:
         else:
             membership = await self._access.find_membership(request, body.session)
         session_id = membership.session_id
+        request.scope[SESSION_KEY] = session_id
+        default_session = None if body.session else session_id
 
-        message = UiMessage(text=text, target=body.target_agent, channel=body.channel)
         principal = get_identity(request.scope).principal
         key = request.headers.get("idempotency-key")
         event_id = make_idempotent_event_id(f"{session_id}:{principal.name}", key)
-        result = await sessions.send(membership, message, event_id)
+        if command is not None:
+            posted = await self._post_command(membership, UiCommand(command=command), event_id)
+            return json_response(SendResponse(*posted, session=default_session), 202)
 
-        request.scope[SESSION_KEY] = session_id
+        message = UiMessage(text=text, target=body.target_agent, channel=body.channel)
+        message = await self._with_speaker(membership, message, body.speaker_name)
+        message = await self._with_seat(request, membership, message, body.target_grid_position)
+        result = await sessions.send(membership, message, event_id)
         request.scope[TURN_KEY] = result.turn
-        default_session = None if body.session else session_id
         return json_response(SendResponse(result.seq, result.id, result.turn, default_session), 202)
+
+    async def _post_command(
+        self, membership: Membership, command: UiCommand, event_id: str | None
+    ) -> tuple[int, str]:
+        """Append a command as `POST /api/events` does. Return its seq and its id."""
+        # Members may not choose an id of the form that a key leads to.
+        posted_id = event_id.replace("evt_", "evt_key_") if event_id else new_id("evt_")
+        event = ClientEvent(UiCommand.TYPE, msgspec.to_builtins(command), posted_id)
+        try:
+            [seq] = await self._access.sessions.post(membership, [event])
+        except InvalidEvent as error:
+            raise InvalidEvent(error.problem, "$.type") from None
+        return seq, posted_id
+
+    async def _with_speaker(
+        self, membership: Membership, message: UiMessage, speaker_name: str | None
+    ) -> UiMessage:
+        """Return the message with the name that its page shows for the speaker, if it may have that name.
+
+        The envelope has the principal in any case.
+        """
+        speaker = as_name((speaker_name or "").strip())
+        if speaker is None:
+            return message
+        taken = await self._access.sessions.other_member_names(membership)
+        return message if speaker.casefold() in taken else structs.replace(message, speaker=speaker)
+
+    async def _with_seat(
+        self, request: Request, membership: Membership, message: UiMessage, seat: int | None
+    ) -> UiMessage:
+        """Return the message with the agent in a seat as its target. Names of agents are not unique."""
+        if seat is None:
+            return message
+        meter = self._access.start_read_meter(request)
+        models = await self._access.sessions.load_read_models(membership, None, ["roster"], meter.charge)
+        channel = message.channel or membership.channel
+        team = models.roster.teams.get(channel or NO_CHANNEL) if membership.may_see(channel) else None
+        member = team.seats.get(seat) if team else None
+        if member is not None:
+            return structs.replace(message, target=member.name, target_seat=seat)
+        if message.target is None:
+            raise BadInput(
+                f"expected the seat of an agent, got the empty seat {seat}", "$.targetGridPosition"
+            )
+        return message
 
     async def post_events(self, request: Request) -> Response:
         post = parse_post(await read_json_body(request, object))
