@@ -15,4 +15,5 @@ hasty = make_app(
     FOLDER, standin_command(), turn_limit_s=3.0
 )  # the process of a busy machine has begun by then
 demo = make_app(FOLDER, standin_command(), demo_mode=True)
+signed = make_app(FOLDER, standin_command(), env={**os.environ, "CLAUDE_CODE_OAUTH_TOKEN": "sk-test"})
 empty = make_app(FOLDER, ["no-such-program"])

@@ -118,6 +118,17 @@ class TestInterfaces:
             desk.say("Hello")
             assert [one["demoMode"] for one in of(desk.office(), "session_start")] == [True]
 
+    def test_a_sign_in_by_a_setup_token_is_told_once(self, tmp_path: Path) -> None:
+        with serving(tmp_path, "signed") as server:
+            desk = Desk.at(server)
+            desk.say("Hello")
+            desk.say("Hello again")
+            told = desk.office()
+            [auth] = of(told, "auth_state")
+            assert (auth["authMethod"], auth["needsSetup"]) == ("setup_token", False)
+            assert auth["expiresInMinutes"] is None
+            assert "sk-test" not in json.dumps([told, desk.reader.events])
+
     def test_a_heartbeat_comes_when_nothing_else_does(self, tmp_path: Path) -> None:
         with serving(tmp_path, program=BEATING) as server:
             desk = Desk.at(server)

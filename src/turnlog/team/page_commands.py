@@ -1,7 +1,7 @@
 """Commands of a page in the words of document 004, as commands of the log. Pure.
 
-Input: the fields that a page sends to `POST /api/send` with a `type` of `COMMAND_BUILDERS`. Output: the command
-of a `ui.command`. Fields that a command does not have are ignored.
+Input: the fields that a page sends to `POST /api/send` with a `type` of `COMMAND_BUILDERS`. Output: the
+command of a `ui.command`. Fields that a command does not have are ignored.
 """
 
 from collections.abc import Callable

@@ -27,6 +27,7 @@ from turnlog.events import (
     ErrorInfo,
     EventDraft,
     ParseReject,
+    ProcessAuth,
     ScreenCommand,
     SessionError,
     ToolResult,
@@ -340,3 +341,37 @@ def test_a_text_that_is_void_is_no_result() -> None:
     fed(parser, void)
     (end,) = fed(parser, {"type": "result"})
     assert end.payload == AgentEnd(stop_reason="end_turn", steps=1)
+
+
+def auths(parser: CliParser, *lines: dict[str, Any]) -> list[Any]:
+    events = parser.feed(bytes_of(list(lines)))
+    return [event.payload for event in events if isinstance(event.payload, ProcessAuth)]
+
+
+def init_line(source: str | None) -> dict[str, Any]:
+    return {"type": "system", "subtype": "init", "session_id": "s-1", "tools": [], "apiKeySource": source}
+
+
+RESULT = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": ""}
+SETUP_TOKEN = ProcessAuth(method="setup_token", needs_setup=False)
+
+
+def test_a_sign_in_by_a_setup_token_is_reported_once_and_after_a_change() -> None:
+    parser = CliParser(counting(), sign_in_method="setup_token")
+    failed = {"type": "auth_status", "isAuthenticating": False, "output": [], "error": "Token expired."}
+    assert auths(parser, init_line("none"), RESULT, init_line("none"), RESULT) == [SETUP_TOKEN]
+    assert auths(parser, failed) == [ProcessAuth(method="none", needs_setup=True)]
+    assert auths(parser, init_line("none"), RESULT) == [SETUP_TOKEN]
+
+
+def test_a_sign_in_is_reported_as_far_as_the_process_tells_it() -> None:
+    oauth = ProcessAuth(method="oauth", needs_setup=False)
+    for source, known in (("oauth", [oauth]), ("none", []), ("ANTHROPIC_API_KEY", []), (None, [])):
+        assert auths(CliParser(counting()), init_line(source)) == known
+    key = CliParser(counting(), sign_in_method="setup_token")
+    assert auths(key, init_line("ANTHROPIC_API_KEY")) == [], "the key wins over the token"
+    status = {"type": "auth_status", "isAuthenticating": False, "output": [], "expiresInMinutes": 55}
+    [told] = auths(CliParser(counting()), status)
+    assert told == ProcessAuth(method="oauth", needs_setup=False, expires_in_minutes=55)
+    [told] = auths(CliParser(counting()), {**status, "expiresInMinutes": "soon"})
+    assert told.expires_in_minutes is None

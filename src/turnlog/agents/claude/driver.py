@@ -20,7 +20,7 @@ from uuid import uuid4
 from msgspec import structs
 
 from turnlog.agents.claude.claude_code import ClaudeCode
-from turnlog.agents.claude.process import ClaudeProcess, ProgramNotFound
+from turnlog.agents.claude.process import ClaudeProcess, ProgramNotFound, find_sign_in_method
 from turnlog.agents.claude.process_run import ProcessEndReason, ProcessRun, filter_output
 from turnlog.agents.claude.prompts import Prompt, PromptQueue
 from turnlog.agents.runtime.agent_driver import STOPPED_MESSAGE, ignore_event
@@ -451,7 +451,13 @@ class ClaudeDriver:
             await self._append([EventDraft(problem, scope, "system"), *closings])
             return None
 
-        parser = CliParser(new_id, self._claude_code.name, self._tags, self._claude_code.tool_effects)
+        parser = CliParser(
+            new_id,
+            self._claude_code.name,
+            self._tags,
+            self._claude_code.tool_effects,
+            find_sign_in_method(self._claude_code.env),
+        )
         process_run = ProcessRun(process, parser, is_resumed=self._source_session is not None)
         self._process_run = process_run
         start_event = ProcessStart(

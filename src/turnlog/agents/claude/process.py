@@ -16,7 +16,7 @@ from asyncio.subprocess import PIPE, SubprocessStreamProtocol
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from turnlog.agents.claude import exec_program
 
@@ -29,6 +29,9 @@ LINGER_S = 1.0  # for the last bytes, if a process outside the group keeps stdou
 WRITE_TIMEOUT_S = 10.0  # a process that does not read its stdin for so long hangs
 MAX_STDERR_LINES = 100  # that are logged
 MAX_STDERR_LINE_CHARS = 500
+
+
+SETUP_TOKEN_VARIABLE = "CLAUDE_CODE_OAUTH_TOKEN"  # of a token that `claude setup-token` made
 
 
 class ProgramNotFound(OSError):
@@ -155,6 +158,12 @@ class ClaudeProcess:
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):  # the group has ended; macOS: only zombies left
             os.killpg(self.pid, number)
+
+
+def find_sign_in_method(env: Mapping[str, str] | None) -> Literal["oauth", "setup_token"]:
+    """Return how a process with this environment signs in; None is the environment of this process."""
+    environment = os.environ if env is None else env
+    return "setup_token" if environment.get(SETUP_TOKEN_VARIABLE) else "oauth"
 
 
 async def log_stderr(stderr: asyncio.StreamReader, pid: int) -> None:

@@ -13,7 +13,7 @@ the last 1024 lines can be retracted.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from turnlog.events import (
     ApprovalDecision,
@@ -85,6 +85,9 @@ IGNORED_SYSTEM_LINES = (
 )
 
 
+SignInMethod = Literal["oauth", "setup_token"]
+
+
 class KnownLine(NamedTuple):
     """A line that was parsed: its agent and its blocks, if it has blocks that can be retracted."""
 
@@ -101,7 +104,9 @@ class CliParser:
         name: str = "Claude",
         make_text_parser: TextParserFactory = tag_parser_factory(None),  # noqa: B008
         tool_effects: ToolEffects | None = None,
+        sign_in_method: SignInMethod = "oauth",
     ) -> None:
+        """`sign_in_method` is how the process signs in if it has no API key: its host knows that."""
         self._output: list[EventDraft] = []  # shared with the agents and turns; `feed` and `flush` take it
         self._decoder = LineDecoder()
         self._agents = OpenAgents(self._output, new_id, make_text_parser, tool_effects)
@@ -112,6 +117,8 @@ class CliParser:
         self._usage_totals = UsageTotals()
         self._last_error_code: str | None = None  # of the turn's last failed completion
         self._stdin_lines: list[bytes] = []
+        self._sign_in_method: SignInMethod = sign_in_method
+        self._last_auth: ProcessAuth | None = None
 
     @property
     def source_session(self) -> str | None:
@@ -213,7 +220,18 @@ class CliParser:
 
     def _on_init(self, line: JsonObject) -> None:
         self._last_error_code = None
-        self._turns.begin(line)
+        agent = self._turns.begin(line)
+
+        # The process reports "none" also if it is not signed in: only a setup token tells that it is.
+        source = line.get("apiKeySource")
+        if source == "oauth" or (source == "none" and self._sign_in_method == "setup_token"):
+            auth = ProcessAuth(method=self._sign_in_method, needs_setup=False)
+            if auth != self._last_auth:
+                self._emit_auth(auth, agent)
+
+    def _emit_auth(self, auth: ProcessAuth, agent: CliAgent | None = None) -> None:
+        self._last_auth = auth
+        self._emit(auth, agent=agent)
 
     def _on_result(self, line: JsonObject) -> None:
         if self._is_replay(line):
@@ -240,7 +258,7 @@ class CliParser:
 
     def _emit_failure(self, agent: CliAgent, error: ErrorInfo) -> None:
         if error.code == "auth_failed":
-            self._emit(ProcessAuth(method="none", needs_setup=True), agent=agent)
+            self._emit_auth(ProcessAuth(method="none", needs_setup=True), agent)
         is_retriable = error.code in RETRIABLE_CODES
         problem = SessionError(code=error.code, message=error.message, retriable=is_retriable)
         self._emit(problem, agent=agent)
@@ -535,7 +553,12 @@ class CliParser:
         """Report a change of the sign-in. The output of the sign-in is not stored: it may be a secret."""
         problem = bounded_text(line.get("error"))
         needs_setup = problem is not None or line.get("isAuthenticating") is True
-        self._emit(ProcessAuth(method="none" if needs_setup else "oauth", needs_setup=needs_setup))
+        auth = ProcessAuth(
+            method="none" if needs_setup else self._sign_in_method,
+            needs_setup=needs_setup,
+            expires_in_minutes=convert_or_none(line.get("expiresInMinutes"), int),
+        )
+        self._emit_auth(auth)
         if problem:
             self._emit(SessionError(code="auth_failed", message=problem))
 
