@@ -137,6 +137,11 @@ class TestInterfaces:
             [beat] = desk.told(typed("heartbeat"), f"&after={last}")
             assert fits(beat)
             assert (beat["id"], beat["sessionId"]) == (last, desk.session)
+            *messages, beat = desk.told(typed("heartbeat"), "&ids=dense")
+            assert [one["id"] for one in messages] == list(range(len(messages)))
+            assert beat["id"] == messages[-1]["id"]
+            [beat] = desk.told(typed("heartbeat"), f"&ids=dense&after={beat['id']}")
+            assert beat["id"] == messages[-1]["id"], "it goes on from there"
 
     def test_no_page_ever_sees_a_marker(self, desk: Desk) -> None:
         a_day(desk)

@@ -174,7 +174,7 @@ def run() -> list[Envelope]:
     return talk(App("asking", agent), "Hi", True, False)
 
 
-def projected(happened: list[Envelope], **options: bool) -> list[tuple[str, Any]]:
+def projected(happened: list[Envelope], **options: Any) -> list[tuple[str, Any]]:
     """The messages of a session, each with the origin of its event."""
     dialect = DialectWithHistory(DialectRequest("blocks", BlocksOptions(**options)))
     converted = [(event.origin, dialect.convert(event, CATALOG.decode_payload(event))) for event in happened]

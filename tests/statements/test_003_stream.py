@@ -37,7 +37,7 @@ def block(content: dict[str, Any], *deltas: dict[str, Any], index: int = 0) -> l
     return [begun, *pieces, {"type": "content_block_stop", "index": index}]
 
 
-def messages(events: list[dict[str, Any]], **options: bool) -> list[list[Any]]:
+def messages(events: list[dict[str, Any]], **options: Any) -> list[list[Any]]:
     """The messages of each event of the API, whole."""
     numbers = count(1)
     parser = MessagesParser(ReplyBuilder(lambda prefix: f"{prefix}{next(numbers)}"))

@@ -8,7 +8,7 @@ wrong line are written.
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -58,7 +58,7 @@ def enumerate_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     show_default=True,
     help="Include the results of the provider's own tools.",
 )
-def convert_command(file: BinaryIO, name: str, app: str | None, turn: str | None, **options: bool) -> None:
+def convert_command(file: BinaryIO, name: str, app: str | None, turn: str | None, **options: Any) -> None:
     """Convert the events of FILE, or of stdin, to Server-Sent Events of a dialect.
 
     FILE has lines of JSON, as `turnlog export` and `turnlog tail --json` write them.

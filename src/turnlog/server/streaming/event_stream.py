@@ -11,7 +11,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import NamedTuple
 
-from msgspec import json
+from msgspec import json, structs
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -37,6 +37,7 @@ from turnlog.server.streaming.frames import (
     cursor_line,
 )
 from turnlog.server.streaming.merged_stream import MergedStream
+from turnlog.server.streaming.message_numbers import MessageNumbers, number_frames
 from turnlog.server.streaming.projection import DialectProjection
 from turnlog.server.streaming.query import (
     last_complete_seq,
@@ -59,7 +60,7 @@ from turnlog.state.tree import Tree
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import DialectFactory
-from turnlog.wire.dialects.registry import DIALECT_FACTORIES, DialectRequest
+from turnlog.wire.dialects.registry import DIALECT_FACTORIES, HEARTBEAT_ENCODERS, DialectRequest
 
 # Rows that a filter drops are not sent, so no slow reader bounds them: pages of a filter stay small.
 FILTERED_PAGE_BYTES = 16 * 1024
@@ -70,6 +71,7 @@ EVENTS_QUERY = {
     "types": "only these types, or first words of types, with commas between them",
     "depth": "only events of this depth and less",
     "turn": "only this turn, as a response that ends",
+    "ids": "seq (default) or dense: messages of office are numbered from 0",
 }
 
 ProjectionKey = tuple[str, str, DialectRequest, frozenset[str] | None]
@@ -99,6 +101,7 @@ class EventStreamRoute:
         self.dialects = dialects
         self.streams = StreamRegistry(access, metrics, limits, is_still_valid)
         self._projections: dict[ProjectionKey, DialectProjection] = {}
+        self._numbers = MessageNumbers()
 
     def operations(self) -> list[Operation]:
         dialect_names = ", ".join(["turnlog (default)", *DIALECT_FACTORIES, *self.dialects])
@@ -159,6 +162,12 @@ class EventStreamRoute:
         text = request.headers.get("last-event-id") or query.get("after") or ""
         parsed = parse_cursors(text, len(memberships))
         cursors = [with_epoch(at, item.record) for at, item in zip(parsed, memberships, strict=True)]
+        if dialect_request.options.ids == "dense":
+            if len(memberships) > 1 or event_filter != MATCH_ALL:
+                raise BadInput("expected one session and no filter with dense ids", "ids")
+            selection = Selection(dialect_request, event_filter, meter)
+            numbered = await self._numbered_frames(memberships[0], parsed[0], selection)
+            return IteratorSource(numbered) if numbered is not None else None
         if len(memberships) == 1:
             selection = Selection(dialect_request, event_filter, meter)
             frames = await self._session_frames(memberships[0], cursors[0], selection)
@@ -203,6 +212,40 @@ class EventStreamRoute:
         if record.closed and at.seq == record.last and at.chunk is None:
             return None
         return self._dialect_frames(membership, record, at, selection)
+
+    async def _numbered_frames(
+        self, membership: Membership, at: Cursor, selection: Selection
+    ) -> Frames | None:
+        """Return the frames with dense ids after message number `at.seq`; None if no more can come."""
+        sessions = self._access.sessions
+        await sessions.ensure_driver(membership)
+        record = await sessions.log.info(membership.session_id)
+        options = structs.replace(selection.dialect_request.options, ids="seq")
+        request = selection.dialect_request._replace(options=options)
+        projection = self._shared_projection(membership, request, record)
+        key = (record.session_id, record.epoch, membership.visible_channels)
+        find_seq = partial(self._numbers.find_seq, key, projection, charge=selection.meter.charge_and_wait)
+
+        # Without its first events a log cannot be counted again.
+        reason = "expired" if at.seq >= 0 and record.first > 0 else None
+        if at.epoch is not None and at.epoch != record.epoch:
+            reason = "epoch"
+        start_seq = None if reason else await find_seq(at.seq)
+        if start_seq is None:
+            reason = reason or "ahead"
+            start_seq = -1
+        if reason is None and record.closed and await find_seq(at.seq + 1) is None:
+            return None
+
+        last_number = -1 if reason else at.seq
+        frames = projection.frames(
+            Cursor(start_seq, record.epoch),
+            HEARTBEAT_INTERVAL_S,
+            charge=selection.meter.charge_and_wait,
+        )
+        encode_heartbeat = HEARTBEAT_ENCODERS[request.name]
+        numbered = number_frames(frames, last_number, record.session_id, encode_heartbeat)
+        return prepend_reset_event(reason, record, numbered) if reason else numbered
 
     async def _turn_frames(
         self, membership: Membership, record: SessionRecord, at: Cursor, selection: Selection, trace: str

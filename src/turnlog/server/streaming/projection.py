@@ -12,7 +12,7 @@ import logging
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -239,6 +239,14 @@ class DialectProjection:
         if charge is not None and 0 <= complete_seq < self._record.last:
             await charge(LOOKUP_COST_BYTES * (complete_seq + 1))
         return CatchUpProjection(await self._make_dialect(start_seq), start_seq - 1, charge)
+
+    async def iter_frames(self, after_seq: int, charge: ChargeBytes) -> AsyncGenerator[list[Frame], None]:
+        """Yield the frames after a seq up to the end of the log, converted for this caller alone."""
+        catch_up = await self._start_catch_up((after_seq, math.inf), charge)
+        while not catch_up.is_caught_up:
+            frames = [frame for frame in await self.read_catch_up(catch_up) if frame.seq > after_seq]
+            yield frames
+            catch_up.record_delivery(sum(len(frame.data) for frame in frames))
 
     async def read_catch_up(self, catch_up: CatchUpProjection) -> list[Frame]:
         rows = await self._log.read(

@@ -7,6 +7,7 @@ name of the parameter.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 from starlette.datastructures import QueryParams
 
@@ -15,11 +16,12 @@ from turnlog.log import SessionRecord
 from turnlog.log.filter import EventFilter
 from turnlog.wire.cursor import Cursor, parse_cursor
 from turnlog.wire.dialects.base import BlocksOptions, DialectFactory
-from turnlog.wire.dialects.registry import DIALECT_NAMES, DialectRequest
+from turnlog.wire.dialects.registry import DENSE_ID_DIALECTS, DIALECT_NAMES, DialectRequest
 
 MAX_TYPES = 64  # names in one filter
 MAX_SESSIONS = 32  # on one stream
 MAX_DEPTH_DIGITS = 9
+FLAG_NAMES = tuple(name for name in BlocksOptions.__struct_fields__ if name != "ids")
 
 
 class CursorGone(TurnlogError):
@@ -84,8 +86,19 @@ def parse_dialect_request(
     names = (*DIALECT_NAMES, *app_dialects)
     if name not in names:
         raise BadInput(f"expected one of the dialects {', '.join(names)}, got {quote(name)}", "dialect")
-    options = {key: parse_flag(query[key], key) for key in BlocksOptions.__struct_fields__ if key in query}
-    return DialectRequest(name, BlocksOptions(**options), app_dialects.get(name))
+    flags = {key: parse_flag(query[key], key) for key in FLAG_NAMES if key in query}
+    options = BlocksOptions(ids=parse_ids(query.get("ids", "seq"), name), **flags)
+    return DialectRequest(name, options, app_dialects.get(name))
+
+
+def parse_ids(text: str, dialect: str) -> Literal["seq", "dense"]:
+    if text == "seq":
+        return "seq"
+    if text != "dense":
+        raise BadInput(f"expected seq or dense, got {quote(text)}", "ids")
+    if dialect not in DENSE_ID_DIALECTS:
+        raise BadInput(f"expected the dialect {' or '.join(DENSE_ID_DIALECTS)} with dense ids", "ids")
+    return "dense"
 
 
 def parse_event_filter(query: QueryParams) -> EventFilter:

@@ -7,7 +7,7 @@ themselves, such as `blocks`, leaves a block open that continues elsewhere.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -24,6 +24,7 @@ class BlocksOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     stream_meta_history_and_tool_results: bool = False
     stream_tool_results: bool = True
+    ids: Literal["seq", "dense"] = "seq"
 
 
 DEFAULT_OPTIONS = BlocksOptions()

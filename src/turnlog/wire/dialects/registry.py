@@ -23,6 +23,8 @@ from turnlog.wire.dialects.blocks_raw import BlocksRaw
 from turnlog.wire.dialects.blocks_xml import BlocksXml
 from turnlog.wire.dialects.office import EARLIER_TYPES, Office, encode_heartbeat
 
+HeartbeatEncoder = Callable[[int, int, str], bytes]  # of a seq, a time in ms and a session
+
 DIALECT_FACTORIES: dict[str, DialectFactory] = {
     "blocks": Blocks,
     "blocks-xml": BlocksXml,
@@ -32,9 +34,8 @@ DIALECT_FACTORIES: dict[str, DialectFactory] = {
 }
 DIALECT_NAMES = ("turnlog", *DIALECT_FACTORIES)
 CUSTOM_NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,63}")
-HEARTBEAT_ENCODERS: dict[str, Callable[[int, int, str], bytes]] = {  # of a seq, a time in ms and a session
-    "office": encode_heartbeat,
-}
+HEARTBEAT_ENCODERS: dict[str, HeartbeatEncoder] = {"office": encode_heartbeat}
+DENSE_ID_DIALECTS = frozenset({"office"})  # whose ids can be numbers without gaps (`ids=dense`)
 # A dialect that begins in the middle of a log first converts the last event before it of these types and of
 # depth 0, and drops the message, which was sent before.
 EARLIER_EVENT_TYPES: dict[str, tuple[str, ...]] = {"office": EARLIER_TYPES}
