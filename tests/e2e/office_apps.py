@@ -1,6 +1,7 @@
 """The example `office` for the tests over sockets, in the folder that the environment names."""
 
 import os
+import sys
 from pathlib import Path
 
 from tests.support.claude_standin import standin_command
@@ -16,4 +17,5 @@ hasty = make_app(
 )  # the process of a busy machine has begun by then
 demo = make_app(FOLDER, standin_command(), demo_mode=True)
 signed = make_app(FOLDER, standin_command(), env={**os.environ, "CLAUDE_CODE_OAUTH_TOKEN": "sk-test"})
+deaf = make_app(FOLDER, [sys.executable, "-c", "import os, signal; os.close(0); signal.pause()"])
 empty = make_app(FOLDER, ["no-such-program"])

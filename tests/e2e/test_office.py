@@ -84,6 +84,10 @@ class TestInterfaces:
         a_day(desk)
         told = desk.office()
         seen = desk.reader.events
+        times = {event["seq"]: datetime.fromisoformat(event["ts"]) for event in seen}
+        assert {one["id"]: one["ts"] for one in told} == {
+            one["id"]: round(times[one["id"]].timestamp() * 1000) for one in told
+        }
         [start] = of(told, "session_start")
         [end] = of(told, "session_end")
         assert (start["model"], start["demoMode"], end["reason"]) == ("standin-1", True, "user_ended")

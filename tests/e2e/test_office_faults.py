@@ -247,6 +247,7 @@ class TestErrors:
         events = desk.say("/dump 20000")
         assert len(bodies(events, "tool.result")[-1]["result"]) == 20_000
         assert len(of(desk.office(), "claude_tool_result")[-1]["content"]) == 10_000
+        assert of(desk.office(), "artifact_written")[-1]["meta"] is None, "a text has no meta tags"
 
     def test_a_turn_that_takes_too_long(self, tmp_path: Path) -> None:
         with serving(tmp_path, "hasty") as server:
@@ -270,6 +271,14 @@ class TestErrors:
             assert codes(events) == ["inactivity_timeout"]
             assert {state for _, state in desk.grid().values()} == {"sleeping"}
             assert words(desk.say("Good morning!")) == "I am back."
+
+    def test_a_program_that_closes_its_stdin(self, tmp_path: Path) -> None:
+        with serving(tmp_path, "deaf") as server:
+            desk = Desk.at(server)
+            events = desk.say("Hello")
+            assert codes(events) == ["stdin_write_failed"] * 3 + ["process_exited"]
+            assert bodies(events, "agent.end")[-1]["stop_reason"] == "error"
+            assert of(desk.office(), "server_error")[0]["code"] == "stdin_write_failed"
 
     def test_a_program_that_is_not_there(self, tmp_path: Path) -> None:
         with serving(tmp_path, "empty") as server:

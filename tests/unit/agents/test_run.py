@@ -476,3 +476,33 @@ def test_closing_while_a_retry_waits_does_not_wait_for_it() -> None:
                 task.cancel()
 
     run_now(close)
+
+
+def test_a_slow_caller_of_a_long_turn_gets_every_event() -> None:
+    """The ring in memory keeps an open turn, however long it is."""
+    calls = 600
+
+    @tool
+    def note(number: int) -> str:
+        """Note a number."""
+        return f"{number}"
+
+    def script(messages: list[Message]) -> list[Any]:
+        results = sum(part["type"] == "tool_result" for message in messages for part in message.content)
+        return ["Done."] if results else [ToolUse("note", {"number": number}) for number in range(calls)]
+
+    async def run() -> list[int]:
+        entries = Agent("Clerk", "", Scripted(script), tools=(note,)).run("Go")
+        seqs: list[int] = []
+        results = 0
+        async for entry in entries:
+            seqs.append(entry.seq)
+            results += isinstance(entry.payload, ToolResult)
+            for _ in range(10):  # everything else goes on meanwhile
+                await asyncio.sleep(0)
+        assert results == calls
+        return seqs
+
+    seqs = asyncio.run(run())
+    assert seqs == list(range(len(seqs)))
+    assert len(seqs) > 2_000
