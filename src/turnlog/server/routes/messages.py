@@ -1,21 +1,19 @@
 """`/api/send`, `POST /api/events`, `/api/stop`: what a member sends to a session."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnlog.errors import BadInput
-from turnlog.events.strict_json import convert_strict
-from turnlog.ids import new_id, to_event_id
 from turnlog.app import ClientEvent, Membership
 from turnlog.errors import BadInput, InvalidEvent
 from turnlog.events import UiCommand, UiMessage
 from turnlog.events.payload import Name
+from turnlog.events.strict_json import convert_strict
+from turnlog.ids import new_id, to_event_id
 from turnlog.parse.json_values import as_name
 from turnlog.server.auth.authentication import get_identity, get_session_creator
 from turnlog.server.openapi import Operation, post_route
