@@ -87,7 +87,7 @@ def frame_of(row: tuple[object, ...]) -> bytes:
     """One event, the plain way; the payload was stored as JSON and is read to be dumped again."""
     fields = dict(zip(FIELDS, row, strict=True))
     fields["payload"] = json.loads(str(fields["payload"]))
-    return f"id: 0:{fields['seq']}\ndata: {json.dumps(fields)}\n\n".encode()
+    return f"id: {fields['seq']}:0\ndata: {json.dumps(fields)}\n\n".encode()
 
 
 async def filled(log: Log, events: list[Event]) -> Log:

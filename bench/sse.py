@@ -30,7 +30,7 @@ TEXT = "Based on the document, "
 ID = "evt_01a1e16b-cd7c-7ef8-8cca-d699e1a3bb1d"
 SESSION = "sess_01a1e16b-cd7c-7ef8-8cca-d699e1a3bb1d"
 SCOPE = Scope(trace_id="tr_01a1e16b", agent_id="agt_01a1e16b", agent_name="Researcher", depth=1)
-CURSOR = "0:42"
+CURSOR = "42:0"
 TS_MS = 1_767_875_696_789
 
 READY = "in hand: event -> frame"

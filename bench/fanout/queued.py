@@ -45,7 +45,7 @@ async def publishing() -> None:
 
     async def emit(events: int) -> None:
         for number in islice(numbers, events):
-            message = {"id": f"{'0' * 8}:{number}", "data": line(delta(number), number)}
+            message = {"id": f"{number}:{'0' * 8}", "data": line(delta(number), number)}
             for queue in queues:
                 queue.put_nowait(message)
 

@@ -41,5 +41,9 @@ def new_session_id() -> str:
 
 
 def new_epoch() -> str:
-    """Return a new epoch for a session's history: eight characters that never need escaping."""
-    return os.urandom(4).hex()
+    """Return a new epoch for a session's history: a letter from g to v and seven hexadecimal digits.
+
+    With the letter first, no epoch is read as the seq of a cursor.
+    """
+    digits = os.urandom(4).hex()
+    return chr(ord("g") + int(digits[0], 16)) + digits[1:]

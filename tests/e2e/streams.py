@@ -89,7 +89,7 @@ def told_by(messages: list[ServerSentEvent]) -> list[Told]:
 
 
 def place(id_: str) -> str:
-    return id_.partition(":")[2]
+    return id_.partition(":")[0]
 
 
 def log_lines(server: Server, session: str) -> list[bytes]:

@@ -94,7 +94,7 @@ def test_a_turnlog_reader_cut_at_every_byte_gets_every_durable_event_once(
     results = asyncio.run(cut_everywhere(server, session, "", kind("agent.end", "Guide")))
     assert len(results) > 1000
     for last_id, before, after in results:
-        seqs = [int(id_.split(":")[1]) for id_, _ in join(before, after)]
+        seqs = [int(id_.split(":")[0]) for id_, _ in join(before, after)]
         assert seqs == sorted(set(seqs)), f"doubled or out of order after {last_id}"
         kept = [seq for seq in seqs if live[seq]["type"] != "block.delta"]
         assert kept == durable, f"not every durable event after {last_id}"
@@ -142,7 +142,7 @@ def test_the_other_block_dialects_resume_at_every_frame(
     session, live = turn
     query = f"&dialect={dialect}&stream_meta_history_and_tool_results=true"
     last = str(live[-1]["seq"])
-    whole = asyncio.run(everything(server, session, query, lambda message: message.id.endswith(f":{last}")))
+    whole = asyncio.run(everything(server, session, query, lambda message: message.id.startswith(f"{last}:")))
     for position, message in enumerate(whole[:-1]):
         rest = Reader(server, session, query, last_id=message.id)
         assert asyncio.run(rest.read(is_last(whole[-1].id)))
@@ -186,7 +186,7 @@ def test_a_reader_cut_again_and_again_during_a_live_turn_loses_nothing(
 
 def test_reset_is_said_when_a_cursor_cannot_be_continued(server: Server, turn: tuple[str, list[Any]]) -> None:
     session, _ = turn
-    for cursor, reason in [("ffffffff:3", "epoch"), ("999999", "ahead")]:
+    for cursor, reason in [("3:ffffffff", "epoch"), ("999999", "ahead")]:
         reader = Reader(server, session, last_id=cursor)
         assert asyncio.run(reader.read(kind("process.start")))
         reset = next(message for message in reader.messages if message.event == "reset")

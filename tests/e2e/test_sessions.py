@@ -283,16 +283,15 @@ def test_behind_a_proxy_with_tls_cookies_are_secure(ada: Person) -> None:
 def test_a_log_is_not_continued_from_a_cursor_that_is_not_its_own(ada: Person) -> None:
     session = ada.session()
     counts = []
-    for cursor in ("", "-1", "0", "1"):
+    for cursor in ("", "-1", "0", "1", "end", "x"):
         status, _, lines = opened(f"{ada.url}/api/log?session={session}&after={cursor}", **ada.headers)
         assert status == 200
         counts.append(len(lines.splitlines()))
-    assert counts == [3, 3, 2, 1], "the first line is about the session"
-    for cursor in ("99", "old:0", "old:99"):
+    assert counts == [3, 3, 2, 1, 1, 3], "the first line is about the session"
+    for cursor in ("99", "0:old", "99:old"):
         status, answer = ada.get(f"/api/log?session={session}&after={cursor}")
         assert status == 410
         assert answer["error"].startswith("this cursor cannot be continued")
-    assert ada.get(f"/api/log?session={session}&after=x")[0] == 400
 
 
 def test_each_application_has_its_own_agent_and_state(ada: Person) -> None:
@@ -349,7 +348,6 @@ def test_a_stream_of_several_sessions_is_for_who_has_a_seat_in_all(ada: Person, 
     mine, other = ada.session(), bob.session()
     assert ada.get(f"/api/events?session={mine},{other}")[0] == 404
     assert ada.get(f"/api/events?session={mine},{mine}")[0] == 400
-    assert ada.get(f"/api/events?session={mine},{ada.session()}&after=1")[0] == 400
     assert ada.get(f"/api/events?session={mine},{ada.session()}&turn=tr_1")[0] == 400
 
 

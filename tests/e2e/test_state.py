@@ -374,7 +374,7 @@ def cookie(server: Server, path: str) -> str:
     [
         ("at=nine", 400, "(at at)"),
         ("at=999", 410, "ahead"),
-        ("at=zzz:3", 410, "epoch"),
+        ("at=3:zzz", 410, "epoch"),
         ("include=transcript,everything", 400, "expected some of transcript, meters, open, roster"),
     ],
 )

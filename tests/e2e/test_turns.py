@@ -222,7 +222,7 @@ def test_reads_of_unknown_things_are_refused(server: Server) -> None:
     assert server.get("/api/state?session=sess_none")[0] == 404
     session = server.session()
     assert server.get(f"/api/events?session={session}&dialect=klingon")[0] == 400
-    assert server.get(f"/api/events?session={session}&after=x")[0] == 400
+    assert server.get(f"/api/events?session={session}&depth=x")[0] == 400
     assert server.get("/healthz")[1]["status"] == "ok"
 
 

@@ -182,7 +182,7 @@ async def sent(log: Log, session: str, found: Contents) -> list[tuple[int, str]]
     for _ in range(TRIES):
         try:
             async for data in log.follow_frames(session, messages[-1][0] if messages else -1, idle_s=0.0):
-                read = [(int(item.id.partition(":")[2]), item.data) for item in decoder.feed(data)]
+                read = [(int(item.id.partition(":")[0]), item.data) for item in decoder.feed(data)]
                 messages += read
                 if not data:
                     return messages

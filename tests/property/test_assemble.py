@@ -56,7 +56,7 @@ extras = st.fixed_dictionaries(
 )
 ids = (
     st.just("")
-    | st.builds("k1:{}".format, st.integers(0, 5))
+    | st.builds("{}:k1".format, st.integers(0, 5))
     | st.from_regex(r"\A(k[12]:)?(-1|[0-9]{1,2})(\.[0-3])?\Z")
     | texts
 )
@@ -160,7 +160,7 @@ def test_python_and_javascript_assemble_anything_alike(ask: Ask, messages: list[
 @thorough
 @given(session=sessions, ids=st.lists(st.integers(0, 40), max_size=40))
 def test_python_and_javascript_agree_on_sessions(ask: Ask, session: list[str], ids: list[int]) -> None:
-    places = [f"k1:{seq // 3}.{seq % 3}" if seq % 3 else f"k1:{seq // 3}" for seq in sorted(ids)]
+    places = [f"{seq // 3}.{seq % 3}:k1" if seq % 3 else f"{seq // 3}:k1" for seq in sorted(ids)]
     messages = [(text, places[at] if at < len(places) else "") for at, text in enumerate(session)]
     assert exact(ask({"messages": messages})) == exact(assemble(messages))
 
@@ -231,7 +231,7 @@ def test_chunks_join(payload: str, limit_bytes: int, streamed: bool) -> None:
 @quick
 @given(mixed=mixes, cuts=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), max_size=4))
 def test_reconnecting_anywhere_doubles_nothing(mixed: list[str], cuts: list[tuple[int, int]]) -> None:
-    messages = [(text, f"k1:{seq}") for seq, text in enumerate(mixed)]
+    messages = [(text, f"{seq}:k1") for seq, text in enumerate(mixed)]
     assembler, at = Assembler(), 0
     for end, back in sorted(cuts):
         for message in messages[at:end]:

@@ -206,12 +206,12 @@ def sent(placed: list[Placed]) -> list[tuple[str, str]]:
 @given(legal=logs(), cuts=st.lists(st.integers(0, 2**20), max_size=8))
 def test_frames_come_back_as_they_were_however_they_are_cut(name: str, legal: Legal, cuts: list[int]) -> None:
     placed = convert(DialectWithHistory(DialectRequest(name, BlocksOptions())), legal.items)
-    body = b"".join(sse.encode(one.message, id=f"k1:{one.seq}.{one.number}") for one in placed)
+    body = b"".join(sse.encode(one.message, id=f"{one.seq}.{one.number}:k1") for one in placed)
     places = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
     decoder = sse.Decoder()
     read = [message for start, end in pairwise(places) for message in decoder.feed(body[start:end])]
     assert [(message.data.encode(), message.id) for message in read] == [
-        (one.message, f"k1:{one.seq}.{one.number}") for one in placed
+        (one.message, f"{one.seq}.{one.number}:k1") for one in placed
     ]
 
 

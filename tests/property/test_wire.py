@@ -115,9 +115,9 @@ def test_a_frame_comes_back(text: str, id: str | None, event: str | None, retry_
 @given(st.lists(plain), st.lists(st.integers(0, 10**6)))
 def test_json_in_frames_comes_back_as_it_was(texts: list[str], cuts: list[int]) -> None:
     lines = [json.dumps({"text": text}, ensure_ascii=False) for text in texts]
-    stream = b"".join(encode(line.encode(), id=f"0:{seq}") for seq, line in enumerate(lines))
+    stream = b"".join(encode(line.encode(), id=f"{seq}:0") for seq, line in enumerate(lines))
     messages, _, _, refused = decode(pieces(stream, cuts))
-    assert messages == [ServerSentEvent(line, id=f"0:{seq}") for seq, line in enumerate(lines)]
+    assert messages == [ServerSentEvent(line, id=f"{seq}:0") for seq, line in enumerate(lines)]
     assert not refused
 
 

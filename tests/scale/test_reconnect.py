@@ -88,7 +88,7 @@ async def resumed(log: Log, head: SessionRecord, at: Cursor, last: int) -> tuple
         messages = decoder.feed(page)
         assert all(json.loads(message.data) for message in messages)
         ids += [message.id for message in messages]
-        if ids and ids[-1] == f"{head.epoch}:{last}":
+        if ids and ids[-1] == f"{last}:{head.epoch}":
             break
     await frames.aclose()
     assert projection.converted_count == Counted.converted
@@ -103,10 +103,10 @@ def reconnect(path: Path, turns: int) -> None:
             size, first = DELTAS + 2, turns * (DELTAS + 5)
             assert head.last == first + size - 1
             ids, converted = await resumed(log, head, Cursor(head.last - 9, head.epoch), head.last)
-            assert ids == [f"{head.epoch}:{seq}" for seq in range(head.last - 8, head.last + 1)]
+            assert ids == [f"{seq}:{head.epoch}" for seq in range(head.last - 8, head.last + 1)]
             assert size <= converted <= 2 * size, "once for the reader, once for all who come after"
             ids, converted = await resumed(log, head, Cursor(first + 3, head.epoch, 0), head.last)
-            assert ids[0] == f"{head.epoch}:{first + 4}"
+            assert ids[0] == f"{first + 4}:{head.epoch}"
             assert converted <= 2 * size
             back = 10 * (DELTAS + 5)
             _, converted = await resumed(log, head, Cursor(first - back - 1, head.epoch), head.last)

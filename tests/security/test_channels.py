@@ -64,7 +64,7 @@ def queries(session: str) -> Iterator[str]:
         yield f"session={session}&dialect={dialect}&{HISTORY}"
         yield f"session={session}&dialect={dialect}&after=2"
         yield f"session={session}&dialect={dialect}&types=ui,assistant,block,tool,agent,case,session"
-        yield f"session={session}&dialect={dialect}&depth=3&after=wrong:5"
+        yield f"session={session}&dialect={dialect}&depth=3&after=5:wrong"
 
 
 async def streams(at: Desk, session: str, who: str) -> dict[str, Call]:

@@ -27,7 +27,7 @@ def shown(answer: Answer, session: str) -> tuple[int, bytes, list[tuple[str, str
 def named(known: Known) -> list[Ask]:
     """Every request that names a session, and every way to ask for a stream of it."""
     found = [ask for ask in asks(known).values() if ask.names]
-    streams = [f"dialect={name}&after={at}" for name in DIALECTS for at in ("", "-1", "5", "wrong:99")]
+    streams = [f"dialect={name}&after={at}" for name in DIALECTS for at in ("", "-1", "5", "99:wrong")]
     streams += [f"turn={known.turn}", "types=tool", "depth=0", f"turn={known.turn}&dialect=blocks"]
     more = [Ask("stream", "GET", f"/api/events?session={known.session}&{query}") for query in streams]
     return found + more

@@ -81,7 +81,7 @@ class Follower(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for line in data.split(b"\n"):
             if line.startswith(b"id: "):
-                self.when(line.rpartition(b":")[2]).set_result(time.monotonic())
+                self.when(line[4:].partition(b":")[0]).set_result(time.monotonic())
 
     def when(self, seq: bytes) -> asyncio.Future[float]:
         """The moment in which an event came, or will come."""

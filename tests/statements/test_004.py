@@ -148,7 +148,7 @@ def told(page: Page, last: int) -> list[Any]:
     page.wait_for_function("last => seen.length && JSON.parse(seen.at(-1)[1]).seq >= last", arg=last)
     seen = page.evaluate("seen")
     events = [json.loads(data) for _, data in seen]
-    assert [int(cursor.partition(":")[2]) for cursor, _ in seen] == [event["seq"] for event in events]
+    assert [int(cursor.partition(":")[0]) for cursor, _ in seen] == [event["seq"] for event in events]
     return events
 
 

@@ -1,5 +1,6 @@
 """Ids are a prefix and a UUIDv7."""
 
+import re
 import time
 from typing import get_args
 from uuid import RFC_4122, UUID
@@ -43,10 +44,11 @@ def test_a_session_is_called_by_128_bits_that_say_nothing() -> None:
     assert all(len(set(column)) > 8 for column in digits), "no digit is given by time or version"
 
 
-def test_an_epoch_is_eight_plain_characters() -> None:
-    first, second = new_epoch(), new_epoch()
-    assert first != second
-    assert len(bytes.fromhex(first)) == 4
+def test_an_epoch_is_eight_plain_characters_and_begins_with_a_letter() -> None:
+    epochs = {new_epoch() for _ in range(200)}
+    assert len(epochs) == 200
+    assert all(re.fullmatch("[g-v][0-9a-f]{7}", epoch) for epoch in epochs)
+    assert len({epoch[0] for epoch in epochs}) > 8
 
 
 @pytest.mark.parametrize(

@@ -92,8 +92,8 @@ test("a citation in two chunks is not continued after flush", () => {
 
 test("a reset tells what is void", () => {
   const assembler = new Assembler();
-  const [text] = assembler.feed(said("text", "a", false), "k1:1");
-  assert.deepEqual(assembler.feed('{"type":"reset"}', "k1:1"), [text]);
+  const [text] = assembler.feed(said("text", "a", false), "1:k1");
+  assert.deepEqual(assembler.feed('{"type":"reset"}', "1:k1"), [text]);
   assert.deepEqual([text.void, assembler.blocks, assembler.agents.size], [true, [], 0]);
 });
 

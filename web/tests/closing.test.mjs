@@ -15,7 +15,7 @@ const TIMING = { heartbeatMs: 15_000, retryMs: 1000, maxRetryMs: 30_000 };
 
 const at = (seq, epoch = "k1") => ({ epoch, seq: BigInt(seq), chunk: Infinity });
 const record = (seq) => ({ session: "sess_1", before: at(seq - 1), at: at(seq), data: JSON.stringify({ seq }) });
-const frame = (seq) => `id: k1:${seq}\ndata: {"seq":${seq}}\n\n`;
+const frame = (seq) => `id: ${seq}:k1\ndata: {"seq":${seq}}\n\n`;
 
 /** A connection over a source that does as it is told; `hooks` are the last source's. */
 function connection(t, onState = () => {}, options = {}) {
@@ -85,7 +85,7 @@ test("a watchdog that waits for ever does not look at the clock all the time", (
 test("an event belongs to the session of its envelope, whatever sessions it speaks of", (t) => {
   const told = connection(t, () => {}, { sessions: ["sess_1", "sess_2"] });
   const data = '{"seq":4,"session_id":"sess_2","payload":{"session_id":"sess_1"}}';
-  told.hooks.onItems([{ event: "message", data, id: "k1:0,q7:4" }]);
+  told.hooks.onItems([{ event: "message", data, id: "0:k1,4:q7" }]);
   const [passed, said] = told.records;
   assert.deepEqual([passed.session, passed.data, said.session, said.data], ["sess_1", undefined, "sess_2", data]);
 });
@@ -106,7 +106,7 @@ test("a feed that is closed in the middle of what came together tells nothing mo
   });
   await turn();
   feed.close();
-  assert.deepEqual([told, feed.cursor, feed.state], [["catching-up", 0, 1, "closed"], "k1:1", "closed"]);
+  assert.deepEqual([told, feed.cursor, feed.state], [["catching-up", 0, 1, "closed"], "1:k1", "closed"]);
 });
 
 /** The channel of a tab; the test speaks for the other tabs. */

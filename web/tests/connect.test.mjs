@@ -11,7 +11,7 @@ const TIMING = { retryMs: 2, maxRetryMs: 10 };
 
 const event = (seq, session = "sess_1") => JSON.stringify({ type: "duo.note", seq, session_id: session });
 const frame = (id, data) => `id: ${id}\ndata: ${data}\n\n`;
-const frames = (...seqs) => seqs.map((seq) => frame(`k1:${seq}`, event(seq))).join("");
+const frames = (...seqs) => seqs.map((seq) => frame(`${seq}:k1`, event(seq))).join("");
 const reset = (epoch) =>
   `event: reset\ndata: ${JSON.stringify({ type: "reset", reason: "epoch", session_id: "sess_1", epoch })}\n\n`;
 
@@ -79,15 +79,15 @@ const has =
 test("a stream that ends is continued from its last id", async (t) => {
   const told = await follow(t, [ends(frames(0, 1)), ends(frames(2)), stays(frames(3))], has(4));
   assert.deepEqual(seqs(told), [0, 1, 2, 3]);
-  assert.deepEqual(afters(told), ["-1", "k1:1", "k1:2"]);
-  assert.equal(told.feed.cursor, "k1:3");
+  assert.deepEqual(afters(told), ["-1", "1:k1", "2:k1"]);
+  assert.equal(told.feed.cursor, "3:k1");
 });
 
 test("what comes again is left out, also in pieces of an event", async (t) => {
-  const again = frame("k1:1.0", "a") + frame("k1:1.1", "b") + frame("k1:1", "c");
+  const again = frame("1.0:k1", "a") + frame("1.1:k1", "b") + frame("1:k1", "c");
   const told = await follow(
     t,
-    [breaks(again), breaks(frame("k1:1.1", "b") + again + frame("k1:2", "d")), stays(frame("k1:3", "e"))],
+    [breaks(again), breaks(frame("1.1:k1", "b") + again + frame("2:k1", "d")), stays(frame("3:k1", "e"))],
     has(5),
     { dialect: "blocks" },
   );
@@ -99,44 +99,44 @@ test("who has kept no cursor begins at the start", async (t) => {
 });
 
 test("a reset is told, and everything comes again", async (t) => {
-  const anew = reset("k2") + frame("k2:0", event(0)) + frame("k2:1", event(1));
-  const told = await follow(t, [breaks(frames(0, 1, 2)), breaks(anew), stays(frame("k2:2", event(2)))], has(6));
+  const anew = reset("k2") + frame("0:k2", event(0)) + frame("1:k2", event(1));
+  const told = await follow(t, [breaks(frames(0, 1, 2)), breaks(anew), stays(frame("2:k2", event(2)))], has(6));
   assert.deepEqual(seqs(told), [0, 1, 2, 0, 1, 2]);
   assert.deepEqual(
     told.resets.map(({ epoch }) => epoch),
     ["k2"],
   );
-  assert.deepEqual(afters(told), ["-1", "k1:2", "k2:1"]);
+  assert.deepEqual(afters(told), ["-1", "2:k1", "1:k2"]);
 });
 
 test("a reset that nothing follows is continued in the new epoch", async (t) => {
-  const told = await follow(t, [breaks(frames(0)), breaks(reset("k2")), stays(frame("k2:0", event(0)))], has(2));
-  assert.deepEqual(afters(told), ["-1", "k1:0", "k2:-1"]);
+  const told = await follow(t, [breaks(frames(0)), breaks(reset("k2")), stays(frame("0:k2", event(0)))], has(2));
+  assert.deepEqual(afters(told), ["-1", "0:k1", "-1:k2"]);
 });
 
 test("ids without data move the cursor", async (t) => {
-  const beat = 'event: heartbeat\ndata: {"type":"heartbeat"}\n\nid: k1:9\n\n';
+  const beat = 'event: heartbeat\ndata: {"type":"heartbeat"}\n\nid: 9:k1\n\n';
   const told = await follow(t, [ends(frames(0) + beat), stays(frames(10))], has(2));
-  assert.deepEqual(afters(told), ["-1", "k1:9"]);
+  assert.deepEqual(afters(told), ["-1", "9:k1"]);
 });
 
 test("several sessions have a list of cursors, each its own", async (t) => {
   const both = [
-    frame("k1:0,-1", event(0, "sess_1")),
-    frame("k1:0,q7:4", event(4, "sess_2")),
-    "id: k1:7,q7:4\n\n",
-    frame("k1:7,q7:5", event(5, "sess_2")),
+    frame("0:k1,-1", event(0, "sess_1")),
+    frame("0:k1,4:q7", event(4, "sess_2")),
+    "id: 7:k1,4:q7\n\n",
+    frame("7:k1,5:q7", event(5, "sess_2")),
   ];
   const places = [];
   const told = await follow(
     t,
-    [ends(both.join("")), stays(frame("k1:8,q7:5", event(8)))],
+    [ends(both.join("")), stays(frame("8:k1,5:q7", event(8)))],
     ({ events }) => events.length === 4,
     { session: undefined, sessions: ["sess_1", "sess_2"] },
     (_, { session, cursor }) => places.push(`${session} ${cursor}`),
   );
-  assert.deepEqual(places, ["sess_1 k1:0", "sess_2 q7:4", "sess_2 q7:5", "sess_1 k1:8"]);
-  assert.deepEqual(afters(told), ["-1,-1", "k1:7,q7:5"]);
+  assert.deepEqual(places, ["sess_1 0:k1", "sess_2 4:q7", "sess_2 5:q7", "sess_1 8:k1"]);
+  assert.deepEqual(afters(told), ["-1,-1", "7:k1,5:q7"]);
 });
 
 for (const [status, kind] of [
@@ -210,7 +210,7 @@ test("what is asked for stands in the address, the token does not", async (t) =>
     token: "secret",
     types: ["tool", "block"],
     depth: 0,
-    after: "k1:5",
+    after: "5:k1",
     parameters: { stream_tool_results: false },
   });
   const [{ query, headers }] = told.requests;
@@ -220,13 +220,13 @@ test("what is asked for stands in the address, the token does not", async (t) =>
     dialect: "turnlog",
     types: "tool,block",
     depth: "0",
-    after: "k1:5",
+    after: "5:k1",
     stream_tool_results: "false",
   });
 });
 
 test("a cursor that is none is refused at once", () => {
-  for (const after of ["x:y:z", "k1:1,k1:2", "1.5.2"]) {
+  for (const after of ["x:y:z", "1:k1,2:k1", "1.5.2"]) {
     assert.throws(() => connect({ url: "http://127.0.0.1:1/", session: "sess_1", after }), TypeError);
   }
 });

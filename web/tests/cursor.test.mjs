@@ -31,29 +31,29 @@ for (const text of refused) {
 test("parseCursor an empty text is the start", () => assert.deepEqual(parseCursor(""), parseCursor("-1")));
 
 test("isAhead tells neighbours apart that are above 2^53", () => {
-  const [one, next] = ["k1:9007199254740992", "k1:9007199254740993"].map(parseCursor);
+  const [one, next] = ["9007199254740992:k1", "9007199254740993:k1"].map(parseCursor);
   assert.deepEqual([isAhead(next, one), isAhead(one, next), isAhead(one, one)], [true, false, false]);
 });
 
 test("isNews of a chunk, its event and another epoch", () => {
   const news = (text, reader) => isUnseen(parseCursor(text), parseCursor(reader));
-  assert.deepEqual([news("k1:1.0", "k1:0"), news("k1:1", "k1:1.0"), news("k1:1.0", "k1:1")], [true, true, false]);
-  assert.deepEqual([news("k2:0", "k1:5"), news("k2:0", "-1")], [true, true]);
+  assert.deepEqual([news("1.0:k1", "0:k1"), news("1:k1", "1.0:k1"), news("1.0:k1", "1:k1")], [true, true, false]);
+  assert.deepEqual([news("0:k2", "5:k1"), news("0:k2", "-1")], [true, true]);
 });
 
 test("covers nothing before the start, and everything up to the reader's place", () => {
   const has = (reader, text) => covers(parseCursor(reader), parseCursor(text));
   assert.deepEqual(
-    [has("k1:5", "-1"), has("k1:5", "k1:5"), has("k1:5", "k1:6"), has("k2:9", "k1:5")],
+    [has("5:k1", "-1"), has("5:k1", "5:k1"), has("5:k1", "6:k1"), has("9:k2", "5:k1")],
     [true, true, false, false],
   );
 });
 
 test("Cursors moved by an id report what moved, and only that", () => {
-  const places = new Cursors(["a", "b"], "k1:4,q:7");
-  assert.deepEqual(places.move("k1:5,q:7"), [{ session: "a", before: parseCursor("k1:4"), at: parseCursor("k1:5") }]);
-  assert.deepEqual(places.move("k1:5"), [], "one cursor for two sessions");
-  assert.deepEqual(places.move("x,q:6"), [], "no cursor, and one that was passed");
+  const places = new Cursors(["a", "b"], "4:k1,7:q");
+  assert.deepEqual(places.move("5:k1,7:q"), [{ session: "a", before: parseCursor("4:k1"), at: parseCursor("5:k1") }]);
+  assert.deepEqual(places.move("5:k1"), [], "one cursor for two sessions");
+  assert.deepEqual(places.move("x,6:q"), [], "no cursor, and one that was passed");
   places.set("b", startPosition({ epoch: "r" }));
-  assert.equal(places.text, "k1:5,r:-1");
+  assert.equal(places.text, "5:k1,-1:r");
 });

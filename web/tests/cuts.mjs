@@ -44,7 +44,7 @@ const feed = connect({
   onReset: (reset) => resets.push(reset),
   onEvent(event, { cursor }) {
     told.push([cursor, typeof event === "string" ? event : JSON.stringify(event)]);
-    if (cursor.split(":")[1] === last || event.payload?.text === last) finish();
+    if (cursor.split(":")[0] === last || event.payload?.text === last) finish();
   },
 });
 

@@ -59,16 +59,16 @@ if (!("EventSource" in globalThis)) globalThis.EventSource = FakeEventSource;
 test("eventSourceStream hands on messages, heartbeats and resets with their ids", (t) => {
   const { calls, source } = open(t);
   source.onopen();
-  source.send("message", "{}", "k1:0");
-  source.send("heartbeat", "", "k1:0");
+  source.send("message", "{}", "0:k1");
+  source.send("heartbeat", "", "0:k1");
   source.send("reset", "{}", "");
   source.send("unheard", "{}", "");
   assert.deepEqual(
     calls.filter((call) => call !== "alive"),
     [
       "open",
-      { event: "message", data: "{}", id: "k1:0" },
-      { event: "heartbeat", data: "", id: "k1:0" },
+      { event: "message", data: "{}", id: "0:k1" },
+      { event: "heartbeat", data: "", id: "0:k1" },
       { event: "reset", data: "{}", id: "" },
     ],
   );

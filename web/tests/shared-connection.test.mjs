@@ -127,7 +127,7 @@ class FakeConnection {
 
   sends(session, ...seqs) {
     const records = seqs.map((seq) => {
-      const [before, at] = [this.cursors.at(session), parseCursor(`k1:${seq}`)];
+      const [before, at] = [this.cursors.at(session), parseCursor(`${seq}:k1`)];
       this.cursors.set(session, at);
       return { session, before, at, data: JSON.stringify({ seq }) };
     });
@@ -165,7 +165,7 @@ test("a Tab that has what the leader has lets go of its own connection", async (
 
 test("a Tab that missed a record opens a connection of its own, and lets go of it again", async (t) => {
   const { line, follower } = await sharing(t);
-  line.cursors.set("sess_1", parseCursor("k1:1"));
+  line.cursors.set("sess_1", parseCursor("1:k1"));
   line.sends("sess_1", 2);
   assert.deepEqual([follower.seqs, follower.open.length], [[0], 1]);
   const own = follower.open[0];
@@ -180,7 +180,7 @@ test("a Tab leads when the leader closes, from where it is", async (t) => {
   await turn();
   await turn();
   const [line] = follower.open;
-  assert.equal(line.cursors.text, "k1:0");
+  assert.equal(line.cursors.text, "0:k1");
   line.sends("sess_1", 1);
   assert.deepEqual(follower.seqs, [0, 1]);
 });
@@ -191,7 +191,7 @@ test("a Tab whose leader is silent reads by itself", async (t) => {
   t.mock.timers.tick(60_000);
   assert.deepEqual(
     follower.open.map(({ cursors }) => cursors.text),
-    ["k1:0"],
+    ["0:k1"],
   );
 });
 
@@ -202,7 +202,7 @@ test("a Tab with another session is taken into the connection of the leader", as
   t.mock.timers.tick(30);
   await turn();
   const [line, ...more] = leader.open;
-  assert.deepEqual([line.cursors.sessions, line.cursors.text, more], [["sess_1", "sess_2"], "k1:0,-1", []]);
+  assert.deepEqual([line.cursors.sessions, line.cursors.text, more], [["sess_1", "sess_2"], "0:k1,-1", []]);
   assert.equal(other.open.length, 0);
   line.sends("sess_2", 0);
   assert.deepEqual([other.seqs, leader.seqs], [[0], [0]]);

@@ -31,13 +31,14 @@ from turnlog.cli.tail import (
 )
 from turnlog.cli.terminal import format_count
 from turnlog.cli.transfer import export_sessions, import_sessions
-from turnlog.errors import StoreError
+from turnlog.errors import BadInput, StoreError
 from turnlog.events.catalog import Misfit
 from turnlog.ids import now_ms
 from turnlog.log import Damage, Log, SessionRecord, sqlite_path
 from turnlog.log.blobs import find_missing_blobs
 from turnlog.log.filter import EventFilter
 from turnlog.log.sqlite.backup import back_up
+from turnlog.wire.cursor import END, parse_cursor
 
 if TYPE_CHECKING:
     from turnlog import App
@@ -56,6 +57,16 @@ def reject_memory_log(log_url: str) -> str:
     return log_url
 
 
+def check_after(text: str) -> str:
+    """Return the text; raise `BadParameter` if it is neither a cursor nor `end`."""
+    if text != END:
+        try:
+            parse_cursor(text)
+        except BadInput:
+            raise click.BadParameter(f"expected a seq, a cursor like 41:k3x9, or end; got {text!r}") from None
+    return text
+
+
 def parse_age_ms(age: str) -> int:
     """Parse an age such as `30d`; raise `BadParameter`."""
     match = re.fullmatch(r"(\d{1,12})([smhdw])", age, re.ASCII)
@@ -71,7 +82,12 @@ def parse_age_ms(age: str) -> int:
 )
 @click.argument("session", required=False)
 @log_option
-@click.option("--after", type=click.IntRange(-1, MAX_SEQ), default=-1, help="Print events after this seq.")
+@click.option(
+    "--after",
+    default="-1",
+    callback=lambda context, option, value: check_after(value),
+    help="Print events after this seq or cursor; `end`: only new ones.",
+)
 @click.option("--follow", "-f", is_flag=True, help="Wait for new events until the session is closed.")
 @click.option(
     "--type",
@@ -88,7 +104,7 @@ def tail_command(
     context: click.Context,
     session: str | None,
     log_url: str,
-    after: int,
+    after: str,
     follow: bool,
     types: tuple[str, ...],
     depth: int | None,

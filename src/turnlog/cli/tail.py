@@ -14,7 +14,7 @@ from rich.text import Text
 from turnlog.cli.describe import describe_payload
 from turnlog.cli.log_access import find_session_id, format_damage, latest_session, open_cli_log
 from turnlog.cli.terminal import escape_controls, make_console, write_json
-from turnlog.errors import SessionDamaged
+from turnlog.errors import CallerError, SessionDamaged
 from turnlog.events import (
     CATALOG,
     AgentEnd,
@@ -27,6 +27,7 @@ from turnlog.events import (
 )
 from turnlog.log import Damage, Log, Page, Row, SessionRecord, envelope_json
 from turnlog.log.filter import EventFilter
+from turnlog.wire.cursor import END, parse_cursor
 
 MAX_TEXT_CHARS = 500  # --json prints the whole event
 MAX_INDENT_STEPS = 16  # an imported log may have any depth: it must not fill the line
@@ -45,21 +46,39 @@ PrintRows = Callable[[Sequence[Row]], None]
 PageSource = Callable[[Log, str, int], AsyncIterator[Page]]
 
 
+def resolve_after(text: str, record: SessionRecord) -> int:
+    """Return the seq after which to print: a cursor's, or that of the last event for `end`.
+
+    Raise `CallerError` for a cursor of another epoch: its seq belongs to a history that was replaced.
+    """
+    if text == END:
+        return record.last
+    cursor = parse_cursor(text, "--after")
+    if cursor.epoch not in (None, record.epoch):
+        raise CallerError(f"{text} is no cursor of this log, its epoch is {record.epoch}; use --after -1")
+    # An event of which the reader has some chunks is printed whole.
+    return cursor.seq if cursor.chunk is None else cursor.seq - 1
+
+
 async def print_tail(
     log_url: str,
     session_id: str | None,
-    after: int,
+    after_text: str,
     source: PageSource,
     event_filter: EventFilter,
     print_rows: PrintRows,
 ) -> bool:
-    """Print the events of a session (None: the newest); return False if some are damaged."""
+    """Print the events of a session (None: the newest); return False if some are damaged.
+
+    `after_text` is a cursor or `end`.
+    """
     is_undamaged = True
     async with open_cli_log(log_url) as log:
         if session_id:
             session_id = await find_session_id(log, session_id)
         else:
             session_id = await latest_session(log)
+        after = resolve_after(after_text, await log.info(session_id))
 
         printer = RowPrinter(event_filter, print_rows)
         for damage in await log.damages():

@@ -151,7 +151,7 @@ class TypeQuery(NamedTuple):
 
 
 def with_id_lines(epoch: str, seqs: Sequence[int], frames: Sequence[bytes]) -> list[bytes]:
-    line = b"id: %b:%%d\n" % epoch.encode()
+    line = b"id: %%d:%b\n" % epoch.encode()
     parts = [b""] * (2 * len(frames))
     parts[::2] = [line % seq for seq in seqs]
     parts[1::2] = frames

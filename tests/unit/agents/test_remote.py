@@ -49,7 +49,7 @@ def delays(*failures: int) -> list[float]:
 def frame(seq: int, payload: Payload, trace: str | None = None, actor: str | None = None) -> bytes:
     scope = Scope(agent_id="agt_1", agent_name="Ada", depth=0, trace_id=trace, actor=actor)
     event = CATALOG.build_event(payload, id=f"evt_{seq}", origin="ui" if actor else "system", scope=scope)
-    return sse.encode(encode_envelope(event, session_id="sess_1", seq=seq, ts_ms=0), id=f"e:{seq}")
+    return sse.encode(encode_envelope(event, session_id="sess_1", seq=seq, ts_ms=0), id=f"{seq}:e")
 
 
 def reset(last: int) -> bytes:
@@ -208,7 +208,7 @@ def test_what_was_answered_before_is_not_run_again() -> None:
         looks, server = Looks(), Server([[reset(3), frame(0, call("old"))], rest])
         async with server.serving([looks.tool], []):
             await server.until(lambda: bool(server.posts))
-        assert server.cursors == [CURSOR_PAST_END, "e:0"], "it had seen the call before the answer came"
+        assert server.cursors == [CURSOR_PAST_END, "0:e"], "it had seen the call before the answer came"
         assert looks.ran == ["open"]
 
     asyncio.run(work())
@@ -249,7 +249,7 @@ def test_it_comes_back_with_its_cursor_and_what_runs_goes_on() -> None:
         looks, server = Looks(), Server(streams)
         async with server.serving([looks.tool], slept):
             await server.until(lambda: len(server.posts) == 2)
-        assert server.cursors == [CURSOR_PAST_END, "e:0", "e:0", "e:0"]
+        assert server.cursors == [CURSOR_PAST_END, "0:e", "0:e", "0:e"]
         assert slept == delays(1, 2, 3)
         assert sorted(looks.ran) == ["c1", "c2"]
 

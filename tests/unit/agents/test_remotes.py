@@ -31,7 +31,7 @@ def frame(seq: int, payload: Payload, session: str, **scope: Any) -> bytes:
     about = Scope(agent_id=scope.pop("agent_id", None), trace_id="tr_1", **scope)
     origin: Any = "ui" if isinstance(payload, UiMessage | UiAction) else "system"
     event = CATALOG.build_event(payload, id=f"evt_{seq}", origin=origin, scope=about)
-    return sse.encode(encode_envelope(event, session_id=session, seq=seq, ts_ms=0), id=f"e:{seq}")
+    return sse.encode(encode_envelope(event, session_id=session, seq=seq, ts_ms=0), id=f"{seq}:e")
 
 
 def reset() -> bytes:

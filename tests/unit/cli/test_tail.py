@@ -73,6 +73,8 @@ def test_the_log_can_be_named_instead_of_the_environment(toured: Place) -> None:
     [
         (["--after", "9"], [10, 11, 12]),
         (["--after", "12"], []),
+        (["--after", "9.0"], [9, 10, 11, 12]),
+        (["--after", "end"], []),
         (["--type", "tool"], [7, 9, 11]),
         (["--type", "tool.call"], [7]),
         (["--type", "to"], []),
@@ -108,11 +110,19 @@ def test_a_depth_below_zero_is_refused(toured: Place) -> None:
     assert toured.run("tail", "--depth", "-1").exit_code == 2
 
 
-@pytest.mark.parametrize("seq", ["-2", "9007199254740992", "9" * 30])
-def test_a_seq_that_no_event_has_is_refused(toured: Place, seq: str) -> None:
-    result = toured.run("tail", "--after", seq)
+@pytest.mark.parametrize("text", ["-2", "9" * 30, "NaN", "41:", "k3x9:41"])
+def test_tail_after_a_text_that_is_no_cursor_is_refused(toured: Place, text: str) -> None:
+    result = toured.run("tail", "--after", text)
     assert result.exit_code == 2
-    assert "is not in the range -1<=x<=9007199254740991" in result.stderr
+    assert "expected a seq, a cursor like 41:k3x9, or end" in result.stderr
+
+
+def test_tail_after_a_cursor_of_the_wire_prints_the_events_after_it(toured: Place) -> None:
+    epoch = toured.work(lambda log: log.info("sess_1")).epoch
+    assert seqs(toured.run("tail", "--after", f"9:{epoch}").stdout) == [10, 11, 12]
+    assert seqs(toured.run("tail", "--after", f"9.3:{epoch}").stdout) == [9, 10, 11, 12]
+    wrong = toured.run("tail", "--after", "9:older")
+    assert error(wrong) == f"9:older is no cursor of this log, its epoch is {epoch}; use --after -1"
 
 
 def test_a_session_that_is_not_there_is_one_line(toured: Place) -> None:
@@ -377,7 +387,7 @@ def following(place: Place, *steps: Callable[[Log], Awaitable[object]]) -> list[
 
         try:
             async with asyncio.timeout(HANG_S):
-                assert await print_tail(place.url, None, -1, follow_pages, EventFilter(), show)
+                assert await print_tail(place.url, None, "-1", follow_pages, EventFilter(), show)
                 await asyncio.gather(*taken)
         finally:
             await writer.close()

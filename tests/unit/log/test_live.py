@@ -41,7 +41,7 @@ class Reader:
     @property
     def seqs(self) -> list[int]:
         lines = b"".join(self.pages).split(b"\n")
-        return [int(line.rpartition(b":")[2]) for line in lines if line.startswith(b"id: ")]
+        return [int(line[4:].partition(b":")[0]) for line in lines if line.startswith(b"id: ")]
 
 
 def looking(log: Log) -> int:

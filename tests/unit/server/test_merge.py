@@ -21,7 +21,7 @@ Frames = AsyncGenerator[bytes, None]
 
 
 def frame(session: str, seq: int, text: str = "") -> bytes:
-    return sse.encode(f"{session}{seq}{text}".encode(), id=f"{session}:{seq}")
+    return sse.encode(f"{session}{seq}{text}".encode(), id=f"{seq}:{session}")
 
 
 async def pages(*data: bytes) -> Frames:
@@ -67,11 +67,11 @@ async def messages(frames: Frames) -> list[sse.ServerSentEvent]:
 def test_ids_are_the_cursors_of_all_in_the_order_of_the_sessions() -> None:
     async def run() -> None:
         told = await messages(
-            merged([pages(frame("a", 0), frame("a", 1)), pages(frame("b", 7))], ["", "b:6"])
+            merged([pages(frame("a", 0), frame("a", 1)), pages(frame("b", 7))], ["", "6:b"])
         )
-        places = {"a": "-1", "b": "b:6"}
+        places = {"a": "-1", "b": "6:b"}
         for message in told:
-            places[message.data[0]] = f"{message.data[0]}:{message.data[1:]}"
+            places[message.data[0]] = f"{message.data[1:]}:{message.data[0]}"
             assert message.id == f"{places['a']},{places['b']}"
         assert sorted(message.data for message in told) == ["a0", "a1", "b7"]
 
@@ -80,19 +80,19 @@ def test_ids_are_the_cursors_of_all_in_the_order_of_the_sessions() -> None:
 
 def test_a_page_of_several_events_names_each() -> None:
     async def run() -> None:
-        page = frame("a", 0) + frame("a", 1) + b"id: a:5\n\n"
+        page = frame("a", 0) + frame("a", 1) + b"id: 5:a\n\n"
         decoder = sse.Decoder()
-        [data] = [data async for data in merged([pages(page), None], ["", "b:3"])]
-        assert [message.id for message in decoder.feed(data)] == ["a:0,b:3", "a:1,b:3"]
-        assert decoder.last_id == "a:5,b:3"
+        [data] = [data async for data in merged([pages(page), None], ["", "3:b"])]
+        assert [message.id for message in decoder.feed(data)] == ["0:a,3:b", "1:a,3:b"]
+        assert decoder.last_id == "5:a,3:b"
 
     played(run)
 
 
 def test_only_lines_that_are_ids_are_changed() -> None:
     async def run() -> None:
-        [message] = await messages(merged([pages(frame("a", 0, " id: x")), None], ["", "b:3"]))
-        assert (message.data, message.id) == ("a0 id: x", "a:0,b:3")
+        [message] = await messages(merged([pages(frame("a", 0, " id: x")), None], ["", "3:b"]))
+        assert (message.data, message.id) == ("a0 id: x", "0:a,3:b")
 
     played(run)
 
@@ -122,10 +122,10 @@ def test_a_resume_at_every_frame_gives_every_event_once() -> None:
 def test_a_session_that_ends_leaves_the_others() -> None:
     async def run() -> None:
         queue: asyncio.Queue[bytes | Exception] = asyncio.Queue()
-        frames = merged([pages(frame("a", 0)), live(queue), None], ["", "", "c:9"])
-        assert b"id: a:0,-1,c:9\n" in await anext(frames)
+        frames = merged([pages(frame("a", 0)), live(queue), None], ["", "", "9:c"])
+        assert b"id: 0:a,-1,9:c\n" in await anext(frames)
         queue.put_nowait(frame("b", 0))
-        assert b"id: a:0,b:0,c:9\n" in await anext(frames)
+        assert b"id: 0:a,0:b,9:c\n" in await anext(frames)
         await frames.aclose()
 
     played(run)
@@ -151,11 +151,11 @@ def test_heartbeats_of_one_are_left_out_and_its_cursor_is_kept() -> None:
     async def run() -> None:
         queue: asyncio.Queue[bytes | Exception] = asyncio.Queue()
         frames = merged([live(queue), silent()])
-        for item in (BEAT, b"", BEAT + b"id: a:3\n\n", frame("a", 4)):
+        for item in (BEAT, b"", BEAT + b"id: 3:a\n\n", frame("a", 4)):
             queue.put_nowait(item)
         assert [await anext(frames) for _ in range(2)] == [
-            b"id: a:3,-1\n\n",
-            frame("a", 4).replace(b"a:4", b"a:4,-1"),
+            b"id: 3:a,-1\n\n",
+            frame("a", 4).replace(b"4:a", b"4:a,-1"),
         ]
         await frames.aclose()
 
@@ -185,7 +185,7 @@ def test_cursors_that_only_move_do_not_hide_the_silence() -> None:
         async def moving() -> Frames:
             for seq in range(1_000_000):
                 await asyncio.sleep(0)
-                yield BEAT + f"id: a:{seq}\n\n".encode()
+                yield BEAT + f"id: {seq}:a\n\n".encode()
 
         frames = merged([moving(), silent()], idle_s=0.05)
         seen: list[bytes] = []

@@ -7,9 +7,8 @@ from collections.abc import AsyncGenerator, Iterator
 import pytest
 
 from tests.unit.log.delegates import scenario
-from turnlog.log import SessionRecord
 from turnlog.log.subscription import Drain
-from turnlog.server.streaming.event_stream import prepend_reset_event
+from turnlog.server.streaming.event_stream import prepend_frame
 from turnlog.server.streaming.merged_stream import MergedStream
 from turnlog.server.streaming.streams import IteratorSource
 from turnlog.server.streaming.turn_response import insert_heartbeats
@@ -66,12 +65,12 @@ async def test_pages_of_a_reader_that_is_cancelled_are_closed() -> None:
 @scenario
 async def test_pages_behind_a_reset_are_closed() -> None:
     source = Source()
-    frames = prepend_reset_event("epoch", SessionRecord("sess_1", "e", "app"), source.pages)
+    frames = prepend_frame(b"event: reset\n\n", source.pages)
     await anext(frames)
     await frames.aclose()
     assert not source.closed, "nothing was begun"
     source = Source()
-    frames = prepend_reset_event("epoch", SessionRecord("sess_1", "e", "app"), source.pages)
+    frames = prepend_frame(b"event: reset\n\n", source.pages)
     await anext(frames)
     await cut(frames)
     assert source.closed

@@ -104,7 +104,7 @@ def test_types_depth_and_turn_choose_events_and_keep_their_cursors() -> None:
         ]
         for choice, seqs in cases:
             [data] = await take(log, choice, 1)
-            assert [message.id for message in Decoder().feed(data)] == [f"{epoch}:{seq}" for seq in seqs]
+            assert [message.id for message in Decoder().feed(data)] == [f"{seq}:{epoch}" for seq in seqs]
 
     logged(run)
 
@@ -119,7 +119,7 @@ def test_what_is_passed_over_moves_the_cursor_with_a_heartbeat() -> None:
         first, second = await take(log, EventFilter(("tool",)), 2)
         decoder = Decoder()
         assert [message.event for message in decoder.feed(first)] == ["heartbeat"]
-        assert decoder.last_id == f"{epoch}:3"
+        assert decoder.last_id == f"3:{epoch}"
         assert second == HEARTBEAT_FRAME
 
     logged(run)
@@ -133,7 +133,7 @@ def test_a_stream_of_events_that_are_not_wanted_beats_all_the_same(monkeypatch: 
         pages = log.follow(SESSION, epoch=head.epoch)  # it is never silent
         frames = filter_pages(pages, head.epoch, EventFilter(("tool",)))
         async for data in frames:
-            assert data == HEARTBEAT_FRAME + f"id: {head.epoch}:0\n\n".encode()
+            assert data == HEARTBEAT_FRAME + f"id: 0:{head.epoch}\n\n".encode()
             break
         await frames.aclose()
 

@@ -9,15 +9,15 @@ from turnlog.log import SessionRecord
 from turnlog.server.streaming.query import (
     MAX_SESSIONS,
     CursorGone,
-    parse_cursors,
     parse_dialect_request,
     parse_flag,
     parse_session_ids,
     reset_reason,
+    resolve_cursor,
     resolve_resume_seq,
-    with_epoch,
+    split_cursors,
 )
-from turnlog.wire.cursor import Cursor, parse_cursor
+from turnlog.wire.cursor import UNKNOWN_POSITION, Cursor
 
 HEAD = SessionRecord(session_id="sess_1", app="app", epoch="now", first=10, last=41, created_ms=0)
 
@@ -64,28 +64,27 @@ def test_there_are_not_too_many() -> None:
         ("", 1, [Cursor()]),
         ("", 3, [Cursor()] * 3),
         ("  ", 2, [Cursor()] * 2),
-        ("7", 1, [Cursor(7)]),
-        ("k3x:7,-1", 2, [Cursor(7, "k3x"), Cursor()]),
-        ("k3x:7.2, 5", 2, [Cursor(7, "k3x", 2), Cursor(5)]),
-        (",5", 2, [Cursor(), Cursor(5)]),
+        ("7", 1, [Cursor(7, "now")]),
+        ("7:k3x,-1", 2, [Cursor(7, "k3x"), Cursor()]),
+        ("7.2:k3x, 5", 2, [Cursor(7, "k3x", 2), Cursor(5, "now")]),
+        (",5", 2, [Cursor(), Cursor(5, "now")]),
+        (",NaN", 2, [Cursor(), Cursor()]),
+        ("end", 1, [Cursor(41, "now")]),
+        (" end ", 2, [Cursor(41, "now")] * 2),
+        ("7,end,-1", 3, [Cursor(7, "now"), Cursor(41, "now"), Cursor()]),
+        ("-1", 2, [Cursor()] * 2),
+        ("NaN", 2, [Cursor()] * 2),
     ],
 )
 def test_a_cursor_for_each_session(text: str, count: int, cursors: list[Cursor]) -> None:
-    assert parse_cursors(text, count) == cursors
+    assert [resolve_cursor(part, HEAD) for part in split_cursors(text, count)] == cursors
 
 
-@for_each_row(("text", "count"), [("1", 2), ("1,2", 1), ("1,2,3", 2), (",", 1)])
-def test_other_numbers_of_cursors_are_refused(text: str, count: int) -> None:
-    path, words = refused(parse_cursors, text, count)
-    assert path == "after"
-    assert f"expected {count} cursors" in words
-
-
-@for_each_row("text", ["x", "k3x:", "1.5.5", "-2", "1;2", "K:1", "9" * 19, "\u0663"])
-def test_what_is_no_cursor_is_refused(text: str) -> None:
-    path, words = refused(parse_cursors, text, 1)
-    assert path == "after"
-    assert "expected a cursor like `k3x9:41` or `41`" in words
+@for_each_row(("text", "count"), [("1", 2), ("1,2", 1), ("1,2,3", 2), ("7:now", 2), ("end,7", 3)])
+def test_positions_of_another_number_of_sessions_are_a_reset_for_each(text: str, count: int) -> None:
+    cursors = [resolve_cursor(part, HEAD) for part in split_cursors(text, count)]
+    assert cursors == [UNKNOWN_POSITION] * count
+    assert [reset_reason(at, HEAD) for at in cursors] == ["epoch"] * count
 
 
 @for_each_row(
@@ -113,17 +112,19 @@ def test_a_plain_answer_begins_after_its_cursor_or_at_the_start() -> None:
 
 @for_each_row(("at", "reason"), [(Cursor(42), "ahead"), (Cursor(3), "expired"), (Cursor(20, "old"), "epoch")])
 def test_or_is_gone_and_says_what_there_is(at: Cursor, reason: str) -> None:
-    with pytest.raises(CursorGone, match=rf"cannot be continued \({reason}\): the log is now:10 to 41"):
+    with pytest.raises(
+        CursorGone, match=rf"cannot be continued \({reason}\): the log is 10 to 41 of epoch now"
+    ):
         resolve_resume_seq(at, HEAD)
 
 
 @for_each_row(
     ("text", "meant"),
-    [("3", "now:3"), ("now:3", "now:3"), ("old:3", "old:3"), ("3.1", "now:3.1"), ("", "-1")],
+    [("3", "3:now"), ("3:now", "3:now"), ("3:old", "3:old"), ("3.1", "3.1:now"), ("", "-1"), ("3:", "0:")],
 )
 def test_a_bare_number_means_the_epoch_of_now_also_later(text: str, meant: str) -> None:
     """On a stream of several sessions it is said again with what another one tells."""
-    assert str(with_epoch(parse_cursor(text), HEAD)) == meant
+    assert str(resolve_cursor(text, HEAD)) == meant
 
 
 def test_options_are_true_or_false() -> None:

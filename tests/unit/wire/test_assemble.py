@@ -132,11 +132,11 @@ def test_a_rollback_of_a_result_changes_its_call() -> None:
 
 def test_a_new_epoch_and_a_reset_tell_what_is_void() -> None:
     assembler = Assembler()
-    [old] = assembler.feed(said("text", "a", False), "k1:1")
-    changed = assembler.feed(said("text", "b", False), "k2:0")
+    [old] = assembler.feed(said("text", "a", False), "1:k1")
+    changed = assembler.feed(said("text", "b", False), "0:k2")
     assert [(block.text, block.void) for block in changed] == [("a", True), ("b", False)]
     assert changed[0] is old
-    assert assembler.feed('{"type":"reset"}', "k2:0") == changed[1:]
+    assert assembler.feed('{"type":"reset"}', "0:k2") == changed[1:]
     assert (changed[1].void, assembler.blocks, assembler.agents) == (True, [], {})
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from tests.support.tables import for_each_row
 from turnlog.errors import BadInput
-from turnlog.wire.cursor import Cursor, parse_cursor
+from turnlog.ids import new_epoch
+from turnlog.wire.cursor import MAX_CURSOR_SEQ, Cursor, parse_cursor, parse_request_cursor
 
 START = Cursor(-1, None, None)
 
@@ -12,18 +13,18 @@ START = Cursor(-1, None, None)
 @for_each_row(
     ("text", "cursor"),
     [
-        ("k3x9:41", Cursor(41, "k3x9")),
-        ("k3x9:41.0", Cursor(41, "k3x9", 0)),
-        ("k3x9:41.7", Cursor(41, "k3x9", 7)),
+        ("41:k3x9", Cursor(41, "k3x9")),
+        ("41.0:k3x9", Cursor(41, "k3x9", 0)),
+        ("41.7:k3x9", Cursor(41, "k3x9", 7)),
         ("0:0", Cursor(0, "0")),
-        ("12:34", Cursor(34, "12")),
+        ("34:12", Cursor(34, "12")),
         ("41", Cursor(41)),
         ("0", Cursor(0)),
         ("41.2", Cursor(41, None, 2)),
         ("-1", START),
-        ("k3x9:-1", Cursor(-1, "k3x9")),
+        ("-1:k3x9", Cursor(-1, "k3x9")),
         ("9" * 18, Cursor(10**18 - 1)),
-        ("a" * 32 + ":1", Cursor(1, "a" * 32)),
+        ("1:" + "a" * 32, Cursor(1, "a" * 32)),
     ],
 )
 def test_a_cursor_is_read_and_written_back(text: str, cursor: Cursor) -> None:
@@ -38,15 +39,16 @@ def test_nothing_is_the_start(text: str) -> None:
 
 
 def test_white_space_around_it_does_not_count() -> None:
-    assert parse_cursor(" k3x9:41 ") == Cursor(41, "k3x9")
+    assert parse_cursor(" 41:k3x9 ") == Cursor(41, "k3x9")
 
 
 @for_each_row(
     "text",
     [
         "x",
-        "k3x9:",
-        ":41",
+        "41:",
+        ":k3x9",
+        "k3x9:41",
         "k3x9",
         "-2",
         "+1",
@@ -57,31 +59,42 @@ def test_white_space_around_it_does_not_count() -> None:
         ".5",
         "41.-1",
         "41.2.3",
-        "a:b:3",
-        "K3X9:41",
-        "k-9:41",
-        "k3x9:41,k3x9:42",
+        "3:a:b",
+        "41:K3X9",
+        "41:k-9",
+        "41:k3x9,42:k3x9",
         "0x10",
         "1" * 19,
         "1." + "1" * 10,
-        "a" * 33 + ":1",
+        "1:" + "a" * 33,
         "null",
         "41\0",
     ],
 )
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(BadInput, match="expected a cursor like `k3x9:41` or `41`, got ") as refused:
+    with pytest.raises(BadInput, match="expected a cursor like `41:k3x9` or `41`, got ") as refused:
         parse_cursor(text)
     assert refused.value.path == "after"
 
 
 def test_a_refusal_quotes_little_of_a_long_cursor() -> None:
     with pytest.raises(BadInput) as refused:
-        parse_cursor("k3x9:" + "x" * 10_000)
+        parse_cursor("41:" + "x" * 10_000)
     assert len(str(refused.value)) < 200
 
 
-@for_each_row("text", ["٣", "４２", "k3x9:٤١", "1.٢", "-1.0", "k3x9:-1.3"])
+@for_each_row("text", ["٣", "４２", "٤١:k3x9", "1.٢", "-1.0", "-1.3:k3x9"])
 def test_what_nobody_writes_is_refused(text: str) -> None:
     with pytest.raises(BadInput):
         parse_cursor(text)
+
+
+def test_parse_request_cursor_of_an_epoch_is_the_start() -> None:
+    for _ in range(100):
+        epoch = new_epoch()
+        assert parse_request_cursor(epoch) == parse_request_cursor(f"{epoch}:41") == START
+
+
+def test_parse_request_cursor_of_more_digits_than_python_reads_is_past_every_log() -> None:
+    assert parse_request_cursor("1" * 100_000) == Cursor(MAX_CURSOR_SEQ)
+    assert parse_request_cursor("0" * 100_000 + "7") == Cursor(7)

@@ -40,7 +40,10 @@ export interface Timing {
 interface CommonOptions {
   /** The root URL of the server; by default the directory of the page. */
   url?: string;
-  /** A cursor for each session, separated by commas. Null, "" or nothing is the start. */
+  /**
+   * A cursor for each session, separated by commas. Null, "" or nothing is the start; "end", also for single sessions,
+   * is only new events.
+   */
   after?: string | null;
   /** For `Authorization`; without one the page's cookie authenticates. */
   token?: string;

@@ -1,17 +1,22 @@
 /**
- * Cursors (docs/protocol.md, section 7): `<epoch>:<seq>`, or `<epoch>:<seq>.<chunk>` inside an event.
+ * Cursors (docs/protocol.md, section 7): `<seq>:<epoch>`, or `<seq>.<chunk>:<epoch>` inside an event.
  *
  * A position is a parsed cursor; without a chunk it is behind all chunks of its event. `Cursors` holds the positions
  * of some sessions in the order of the URL; its `text` is the `after` of a request.
  */
 
-const CURSOR = /^(?:([a-z0-9]{1,32}):)?(-1(?!\.)|[0-9]{1,18})(?:\.([0-9]{1,9}))?$/;
+const CURSOR = /^(-1(?!\.)|[0-9]{1,18})(?:\.([0-9]{1,9}))?(?::([a-z0-9]{1,32}))?$/;
+const END = "end";
+
+/** The position of a subscriber that wants only new events, until the server's first id says where it began. */
+const END_POSITION = { epoch: null, seq: Infinity, chunk: Infinity };
+const isEnd = ({ seq }) => seq === Infinity;
 
 /** Return the position of a cursor; an empty text is the start. Null if the text is no cursor. */
 export function parseCursor(text) {
   const match = CURSOR.exec(text || "-1");
   if (match === null) return null;
-  const [, epoch = null, seq, chunk] = match;
+  const [, seq, chunk, epoch = null] = match;
   // BigInt: a number does not hold 18 digits exactly
   return { epoch, seq: BigInt(seq), chunk: chunk === undefined ? Infinity : Number(chunk) };
 }
@@ -19,8 +24,10 @@ export function parseCursor(text) {
 /** Return the position before the first event of a reset log. */
 export const startPosition = ({ epoch }) => ({ epoch, seq: -1n, chunk: Infinity });
 
-export const formatCursor = ({ epoch, seq, chunk }) =>
-  `${epoch === null ? "" : `${epoch}:`}${seq}${chunk === Infinity ? "" : `.${chunk}`}`;
+export function formatCursor({ epoch, seq, chunk }) {
+  if (seq === Infinity) return END;
+  return `${seq}${chunk === Infinity ? "" : `.${chunk}`}${epoch === null ? "" : `:${epoch}`}`;
+}
 
 /** Whether a position is after another one of the same epoch. */
 export const isAhead = (place, other) =>
@@ -28,22 +35,29 @@ export const isAhead = (place, other) =>
 
 /** Whether a subscriber at a position has not seen another position; another epoch is unseen. */
 export const isUnseen = (place, reader) =>
-  (reader.epoch !== null && place.epoch !== reader.epoch) || isAhead(place, reader);
+  isEnd(reader) || (reader.epoch !== null && place.epoch !== reader.epoch) || isAhead(place, reader);
 
-/** Whether a subscriber at a position has everything up to another one. */
+/** Whether a subscriber at a position has everything up to another one; false while its position is not known. */
 export const covers = (reader, place) =>
-  (place.seq < 0 && place.epoch === null) || (reader.epoch === place.epoch && !isAhead(place, reader));
+  !isEnd(reader) &&
+  ((place.seq < 0 && place.epoch === null) || (reader.epoch === place.epoch && !isAhead(place, reader)));
+
+const parseAfter = (text) => (text === END ? END_POSITION : parseCursor(text));
 
 /** The positions of a subscription in its sessions. */
 export class Cursors {
   #places;
 
-  /** `after` has a cursor for each session, separated by commas; "", null and undefined are the start. */
+  /**
+   * `after` has a cursor or "end" for each session, separated by commas. "end" alone is the end of every session, and
+   * "", null and undefined are the start.
+   */
   constructor(sessions, after) {
     const text = String(after ?? "");
-    const places = (text ? text.split(",") : sessions.map(() => "")).map(parseCursor);
+    const texts = text === "" || text === END ? sessions.map(() => text) : text.split(",");
+    const places = texts.map(parseAfter);
     if (places.length !== sessions.length || places.includes(null)) {
-      throw new TypeError(`expected ${sessions.length} cursors like k3x9:41, got ${after}`);
+      throw new TypeError(`expected ${sessions.length} cursors like 41:k3x9, got ${after}`);
     }
     this.#places = new Map(sessions.map((session, at) => [session, places[at]]));
   }

@@ -15,8 +15,7 @@ from turnlog.server.openapi import Operation, get_route
 from turnlog.server.responses import json_response
 from turnlog.server.routes.paging import format_page_cursor, parse_limit, parse_page_cursor
 from turnlog.server.session_access import SessionAccess
-from turnlog.server.streaming.query import resolve_resume_seq
-from turnlog.wire.cursor import parse_cursor
+from turnlog.server.streaming.query import resolve_cursor, resolve_resume_seq
 
 EXPORT_CHUNK_BYTES = 64 * 1024  # sending a chunk costs as much as some hundred lines
 # Sessions in one page of documents; each session has many.
@@ -125,7 +124,8 @@ class DocumentRoutes:
     async def export_log(self, request: Request) -> Response:
         query = request.query_params
         membership = await self._access.find_membership(request, query.get("session", ""))
-        after_seq = resolve_resume_seq(parse_cursor(query.get("after", "")), membership.record)
+        record = membership.record
+        after_seq = resolve_resume_seq(resolve_cursor(query.get("after", ""), record), record)
         meter = self._access.start_read_meter(request)
         lines = export_session(
             self._access.sessions.log,

@@ -40,13 +40,14 @@ from turnlog.server.streaming.merged_stream import MergedStream
 from turnlog.server.streaming.message_numbers import MessageNumbers, number_frames
 from turnlog.server.streaming.projection import DialectProjection
 from turnlog.server.streaming.query import (
+    is_end,
     last_complete_seq,
-    parse_cursors,
     parse_dialect_request,
     parse_event_filter,
     parse_session_ids,
     reset_reason,
-    with_epoch,
+    resolve_cursor,
+    split_cursors,
 )
 from turnlog.server.streaming.streams import (
     SSE_MEDIA_TYPE,
@@ -58,7 +59,7 @@ from turnlog.server.streaming.streams import (
 from turnlog.server.streaming.turn_response import TurnResponse, make_resumed_dialect, with_heartbeats
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
-from turnlog.wire.cursor import Cursor
+from turnlog.wire.cursor import Cursor, parse_request_cursor
 from turnlog.wire.dialects.base import DialectFactory
 from turnlog.wire.dialects.registry import DIALECT_FACTORIES, HEARTBEAT_ENCODERS, DialectRequest
 
@@ -67,7 +68,7 @@ FILTERED_PAGE_BYTES = 16 * 1024
 EVENTS_QUERY = {
     "session": "the session, or several with commas between them; the caller's own without it",
     "app": "the application whose own session is meant, if none is named",
-    "after": "the cursor; the header Last-Event-ID wins",
+    "after": "the cursor `<seq>:<epoch>`, a seq, or `end` for new events only; the header Last-Event-ID wins",
     "types": "only these types, or first words of types, with commas between them",
     "depth": "only events of this depth and less",
     "turn": "only this turn, as a response that ends",
@@ -160,54 +161,76 @@ class EventStreamRoute:
             meter.check_budget()
 
         text = request.headers.get("last-event-id") or query.get("after") or ""
-        parsed = parse_cursors(text, len(memberships))
-        cursors = [with_epoch(at, item.record) for at, item in zip(parsed, memberships, strict=True)]
+        texts = split_cursors(text, len(memberships))
         if dialect_request.options.ids == "dense":
             if len(memberships) > 1 or event_filter != MATCH_ALL:
                 raise BadInput("expected one session and no filter with dense ids", "ids")
+            if is_end(text):
+                raise BadInput("expected a message number with dense ids, got end", "after")
             selection = Selection(dialect_request, event_filter, meter)
-            numbered = await self._numbered_frames(memberships[0], parsed[0], selection)
+            numbered = await self._numbered_frames(memberships[0], parse_request_cursor(text), selection)
             return IteratorSource(numbered) if numbered is not None else None
         if len(memberships) == 1:
             selection = Selection(dialect_request, event_filter, meter)
-            frames = await self._session_frames(memberships[0], cursors[0], selection)
+            _, frames = await self._session_frames(memberships[0], texts[0], selection)
             return IteratorSource(frames) if isinstance(frames, AsyncGenerator) else frames
 
         if event_filter.turn is not None:
             raise BadInput("expected one session with a turn", "turn")
         # All these sessions hold one page together.
         selection = Selection(dialect_request, event_filter, meter, asyncio.Lock())
+        cursors: list[Cursor] = []
         sources: list[Frames | None] = []
-        for membership, at in zip(memberships, cursors, strict=True):
-            frames = await self._session_frames(membership, at, selection)
-            sources.append(frames.frames(selection.page_lock) if isinstance(frames, LogSource) else frames)
+        for membership, cursor_text in zip(memberships, texts, strict=True):
+            at, frames = await self._session_frames(membership, cursor_text, selection)
+            cursors.append(at)
+            sources.append(as_frames(frames, selection.page_lock) if frames is not None else None)
         if not any(sources):
             return None
         merged = MergedStream(sources, cursors)
         return IteratorSource(merged.frames(HEARTBEAT_FRAME, HEARTBEAT_INTERVAL_S))
 
     async def _session_frames(
-        self, membership: Membership, at: Cursor, selection: Selection
-    ) -> "Frames | LogSource | None":
-        """Return the frames of one session after a cursor; None if the session is closed and was read."""
+        self, membership: Membership, cursor_text: str, selection: Selection
+    ) -> "tuple[Cursor, Frames | LogSource | None]":
+        """Return the position that a text names, and the frames of one session after it.
+
+        The frames are None if no more can come: the session is closed, or the turn has ended, and was read.
+        """
         sessions = self._access.sessions
-        session_id = membership.session_id
         event_filter = selection.event_filter._replace(channels=membership.visible_channels)
         selection = selection._replace(event_filter=event_filter)
         await sessions.ensure_driver(membership)
-        record = await sessions.log.info(session_id)
+        record = await sessions.log.info(membership.session_id)
+        at = resolve_cursor(cursor_text, record)
+        frames: Frames | LogSource | None
         if event_filter.turn is not None:
-            return await self._turn_frames(membership, record, at, selection, event_filter.turn)
+            frames = await self._turn_frames(membership, record, at, selection, event_filter.turn)
+        elif is_end(cursor_text):
+            frames = None if record.closed else self._dialect_frames(membership, record, at, selection)
+        else:
+            frames = await self._resumed_frames(membership, record, at, selection)
 
+        if is_end(cursor_text) and frames is not None:
+            # A reader that is cut off before its first event reconnects here, and not at a later end.
+            frames = prepend_frame(cursor_line(at.seq, record.epoch), as_frames(frames, selection.page_lock))
+        return at, frames
+
+    async def _resumed_frames(
+        self, membership: Membership, record: SessionRecord, at: Cursor, selection: Selection
+    ) -> "Frames | LogSource | None":
+        """Return the frames after a cursor; None if the session is closed and was read.
+
+        If the cursor cannot be continued, all frames follow a `reset` event.
+        """
         reason = reset_reason(at, record)
         may_be_pruned = 0 <= at.seq <= record.pruned_through
-        if reason is None and may_be_pruned and not await sessions.log.has_event(session_id, at.seq):
-            reason = "pruned"
+        if reason is None and may_be_pruned:
+            log = self._access.sessions.log
+            reason = None if await log.has_event(record.session_id, at.seq) else "pruned"
         if reason is not None:
             frames = self._dialect_frames(membership, record, Cursor(), selection)
-            if isinstance(frames, LogSource):
-                frames = frames.frames(selection.page_lock)
-            return prepend_reset_event(reason, record, frames)
+            return prepend_frame(encode_reset(reason, record), as_frames(frames, selection.page_lock))
 
         if record.closed and at.seq == record.last and at.chunk is None:
             return None
@@ -245,7 +268,7 @@ class EventStreamRoute:
         )
         encode_heartbeat = HEARTBEAT_ENCODERS[request.name]
         numbered = number_frames(frames, last_number, record.session_id, encode_heartbeat)
-        return prepend_reset_event(reason, record, numbered) if reason else numbered
+        return prepend_frame(encode_reset(reason, record), numbered) if reason else numbered
 
     async def _turn_frames(
         self, membership: Membership, record: SessionRecord, at: Cursor, selection: Selection, trace: str
@@ -358,8 +381,12 @@ class LogSource:
         )
 
 
-async def prepend_reset_event(reason: str, record: SessionRecord, frames: Frames) -> Frames:
-    """Yield a `reset` event, which tells the reader to drop what it has, and then the frames."""
+def as_frames(source: Frames | LogSource, page_lock: PageLock) -> Frames:
+    return source.frames(page_lock) if isinstance(source, LogSource) else source
+
+
+def encode_reset(reason: str, record: SessionRecord) -> bytes:
+    """Return a `reset` event, which tells the reader to drop what it has."""
     reset = {
         "type": "reset",
         "agent": "",  # these three are in every line of `blocks` (protocol 7.4)
@@ -371,8 +398,12 @@ async def prepend_reset_event(reason: str, record: SessionRecord, frames: Frames
         "first": record.first,
         "last": record.last,
     }
+    return sse.encode(json.encode(reset), event="reset")
+
+
+async def prepend_frame(frame: bytes, frames: Frames) -> Frames:
     async with aclosing(frames):
-        yield sse.encode(json.encode(reset), event="reset")
+        yield frame
         async for page in frames:
             yield page
 

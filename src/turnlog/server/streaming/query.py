@@ -2,7 +2,7 @@
 
 Filters select log events, which a dialect then converts as without a filter. `types=` takes full names or
 their first words, `depth=` that depth and less, `turn=` one turn. A wrong value raises `BadInput` with the
-name of the parameter.
+name of the parameter. A cursor is never wrong: see `parse_request_cursor`.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from starlette.datastructures import QueryParams
 from turnlog.errors import BadInput, TurnlogError, quote
 from turnlog.log import SessionRecord
 from turnlog.log.filter import EventFilter
-from turnlog.wire.cursor import Cursor, parse_cursor
+from turnlog.wire.cursor import END, UNKNOWN_POSITION, Cursor, parse_request_cursor
 from turnlog.wire.dialects.base import BlocksOptions, DialectFactory
 from turnlog.wire.dialects.registry import DENSE_ID_DIALECTS, DIALECT_NAMES, DialectRequest
 
@@ -37,21 +37,34 @@ def parse_session_ids(query: QueryParams) -> list[str]:
     return names
 
 
-def parse_cursors(text: str, session_count: int) -> list[Cursor]:
-    """Return a cursor for each session; without a text each session begins at its start."""
-    parts = text.split(",") if text.strip() else [""] * session_count
-    if len(parts) != session_count:
-        raise BadInput(
-            f"expected {session_count} cursors with commas between them, got {len(parts)}", "after"
-        )
-    return [parse_cursor(part) for part in parts]
+def split_cursors(text: str, session_count: int) -> list[str]:
+    """Return the text of a cursor for each session; one that is no position applies to all of them."""
+    if session_count == 1:
+        return [text]
+    parts = text.split(",")
+    if len(parts) == session_count:
+        return parts
+    if len(parts) == 1 and (is_end(text) or parse_request_cursor(text).seq < 0):
+        return parts * session_count
+    # It is not known to which sessions these positions belong.
+    return [str(UNKNOWN_POSITION)] * session_count
 
 
-def with_epoch(at: Cursor, record: SessionRecord) -> Cursor:
-    """Return the cursor with an epoch: a bare number means the current one."""
-    if at.seq < 0:
+def is_end(text: str) -> bool:
+    return text.strip() == END
+
+
+def resolve_cursor(text: str, record: SessionRecord) -> Cursor:
+    """Return the position that `after=` or `Last-Event-ID` names: `end` is the current end of the log.
+
+    A bare number means the current epoch.
+    """
+    if is_end(text):
+        return Cursor(record.last, record.epoch)
+    at = parse_request_cursor(text)
+    if at.seq < 0 or at.epoch is not None:
         return at
-    return replace(at, epoch=at.epoch or record.epoch)
+    return replace(at, epoch=record.epoch)
 
 
 def last_complete_seq(at: Cursor) -> int:
@@ -74,7 +87,7 @@ def resolve_resume_seq(at: Cursor, record: SessionRecord) -> int:
     """Return the seq after which a response without `reset` events begins; raise `CursorGone`."""
     reason = reset_reason(at, record) if at.seq >= 0 else None
     if reason is not None:
-        log_range = f"{record.epoch}:{record.first} to {record.last}"
+        log_range = f"{record.first} to {record.last} of epoch {record.epoch}"
         raise CursorGone(f"this cursor cannot be continued ({reason}): the log is {log_range}")
     return last_complete_seq(at)
 
