@@ -3,6 +3,7 @@
 How soon it prints an event is measured by `python -m bench.tail`.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.harness import TURNLOG, running
+from tests.e2e.harness import TURNLOG, Reader, kind, running
 from tests.support.limits import HANG_S
 
 INTERRUPTED = 130
@@ -52,6 +53,22 @@ def test_tail_with_a_running_server_prints_each_event_after_its_append(tmp_path:
                 sent = server.send(session, text)
                 event = seen(tail, text)
                 assert (event["seq"], event["id"]) == (sent["eventId"], sent["id"])
+
+
+def test_tail_after_an_id_of_the_stream_prints_the_events_after_it(tmp_path: Path) -> None:
+    with running("fast", tmp_path) as server:
+        session = server.session()
+        first = server.send(session, "first")
+        reader = Reader(server, session, "&types=ui.message")
+        assert asyncio.run(reader.read(kind("ui.message")))
+        sent = server.send(session, "second")
+        with tailing(tmp_path, session, "--json", "--after", reader.last_id) as tail:
+            assert tail.stdout is not None
+            assert json.loads(tail.stdout.readline())["seq"] == first["eventId"] + 1
+            assert seen(tail, "second")["seq"] == sent["eventId"]
+        with tailing(tmp_path, session, "--json", "--after", "3:older") as tail:
+            _, message = tail.communicate(timeout=HANG_S)
+            assert (tail.returncode, "is no cursor of this log" in message) == (1, True)
 
 
 def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:

@@ -259,3 +259,8 @@ test("connect is live in the first window that brings no history", async (t) => 
   endWindow();
   assert.deepEqual(told.states, ["catching-up", "live"]);
 });
+
+test("connect after end asks for new events only, and then continues from the first id", async (t) => {
+  const told = await follow(t, [breaks("id: 4:k1\n\n"), stays(frames(5))], has(1), { after: "end" });
+  assert.deepEqual(afters(told), ["end", "4:k1"]);
+});

@@ -57,3 +57,21 @@ test("Cursors moved by an id report what moved, and only that", () => {
   places.set("b", startPosition({ epoch: "r" }));
   assert.equal(places.text, "5:k1,-1:r");
 });
+
+test("Cursors after end are unknown until the first id, which is always unseen", () => {
+  const places = new Cursors(["a", "b"], "end");
+  assert.equal(places.text, "end,end");
+  const [moved] = places.move("3:k1,-1:q");
+  assert.deepEqual([moved.session, formatCursor(moved.before), formatCursor(moved.at)], ["a", "end", "3:k1"]);
+  assert.equal(places.text, "3:k1,-1:q");
+  assert.equal(new Cursors(["a", "b"], "end,4:q").text, "end,4:q");
+});
+
+test("covers is false from and to an end whose place is not known", () => {
+  const [end, start, some] = ["end", "-1", "5:k1"].map((text) => new Cursors(["a"], text).at("a"));
+  assert.deepEqual([covers(end, start), covers(end, end), covers(end, some), covers(some, end)], Array(4).fill(false));
+});
+
+test("parseInt of a cursor is its seq", () => {
+  assert.deepEqual(["18:57c58c72", "18.3:57c58c72", "18"].map((text) => parseInt(text, 10)), [18, 18, 18]);
+});
