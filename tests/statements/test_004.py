@@ -86,7 +86,7 @@ def test_a_message_is_accepted_at_once_and_answered_on_the_stream(tmp_path: Path
         assert reader.events[answer["eventId"]]["payload"] == {"text": "Oslo", "target": "Lyra"}
         assert reader.events[-1]["trace_id"] == answer["turn"]
         frames = asyncio.run(raw(harness.Reader(server, session)))
-        assert re.fullmatch(rb'retry: \d+\n\n(id: [0-9a-f]+:\d+\ndata: \{"type":.*\}\n\n)+', frames)
+        assert re.fullmatch(rb'retry: \d+\n\n(id: \d+:[a-z][0-9a-f]+\ndata: \{"type":.*\}\n\n)+', frames)
         assert server.post("/api/chat", sent)[0] == 404
 
 

@@ -74,7 +74,7 @@ def test_a_number_that_there_is_not_begins_again_with_a_reset(closed: Closed) ->
     whole = read(client, DENSE, session)
     (_, reset), *rest = read(client, f"{DENSE}&after={len(whole)}", session)
     assert (reset["type"], reset["reason"], rest) == ("reset", "ahead", whole)
-    (_, reset), *rest = read(client, f"{DENSE}&after=zzzz:1", session)
+    (_, reset), *rest = read(client, f"{DENSE}&after=1:zzzz", session)
     assert (reset["type"], reset["reason"], rest) == ("reset", "epoch", whole)
 
 
