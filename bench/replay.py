@@ -47,7 +47,7 @@ Run = Callable[[], Awaitable[int]]
 async def replay(log: Log, session: str, origin: int | None) -> int:
     """A session from its beginning, followed as the server does and framed; how many bytes."""
     head, size = await log.info(session), 0
-    end = f":{head.last}\n".encode()
+    end = f"id: {head.last}:".encode()
     async with aclosing(log.follow_frames(session, replay_from=origin)) as pages:
         async for page in pages:
             size += len(page)

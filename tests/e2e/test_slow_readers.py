@@ -113,7 +113,7 @@ def test_a_reader_that_never_reads_is_cut_and_goes_on_where_it_was(tmp_path: Pat
     with running(TALKER, tmp_path, program=IMPATIENT) as server:
         session = server.session()
         last = add_notes(server, session, 200, 4000)
-        end = f":{last}\n".encode()
+        end = f"id: {last}:".encode()
         asked = events_path(session)
         with connected(server, request(server, asked)) as steady:
             whole = body_of(steady, end).removeprefix(RETRY)

@@ -27,7 +27,7 @@ def test_readers_that_come_back_at_once_get_the_same_bytes_and_miss_nothing(serv
     session = server.session()
     seq = add_notes(server, session, 10, 200)
     last = add_notes(server, session, BACKLOG, 200)
-    asked, end = request(server, events_path(session), str(seq)), f":{last}\n".encode()
+    asked, end = request(server, events_path(session), str(seq)), f"id: {last}:".encode()
     here = partial(wait_for_subscribers, server)
     answers = asyncio.run(come_back(server.port, READERS, asked, end, here))
     assert len(bodies_in(answers)) == 1

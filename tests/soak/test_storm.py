@@ -116,7 +116,7 @@ def test_a_thousand_readers_that_come_back_are_caught_up_within_two_seconds(
     session = server.session()
     seq = add_notes(server, session, 10, 200)
     last = add_notes(server, session, BACKLOG, 200)
-    asked, end = request(server, events_path(session), str(seq)), f":{last}\n".encode()
+    asked, end = request(server, events_path(session), str(seq)), f"id: {last}:".encode()
     rounds = list[tuple[float, float]]()
     while len(rounds) < ROUNDS and not any(caught_up(*one) for one in rounds):
         took_s, answers = timed(server.port, asked, end, partial(wait_for_subscribers, server))
