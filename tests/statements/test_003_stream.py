@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.statements.room import TOUR
 from tests.support.written_logs import entry, scope
+from turnlog.events import Vocabulary
 from turnlog.parse.messages_api import MessagesParser
-from turnlog.parse.reply import ReplyBuilder
+from turnlog.parse.reply import ReplyBuilder, tag_parser_factory
 from turnlog.wire.dialects.base import BlocksOptions
 from turnlog.wire.dialects.blocks import Blocks
 
@@ -37,10 +39,13 @@ def block(content: dict[str, Any], *deltas: dict[str, Any], index: int = 0) -> l
     return [begun, *pieces, {"type": "content_block_stop", "index": index}]
 
 
-def messages(events: list[dict[str, Any]], **options: Any) -> list[list[Any]]:
+def messages(
+    events: list[dict[str, Any]], vocabulary: Vocabulary | None = None, **options: Any
+) -> list[list[Any]]:
     """The messages of each event of the API, whole."""
     numbers = count(1)
-    parser = MessagesParser(ReplyBuilder(lambda prefix: f"{prefix}{next(numbers)}"))
+    make_text_parser = tag_parser_factory(vocabulary)
+    parser = MessagesParser(ReplyBuilder(lambda prefix: f"{prefix}{next(numbers)}", make_text_parser))
     blocks = Blocks(BlocksOptions(**options))
     said = []
     for event in [START, *events, *STOP]:
@@ -49,11 +54,11 @@ def messages(events: list[dict[str, Any]], **options: Any) -> list[list[Any]]:
     return said[1:]
 
 
-def told(events: list[dict[str, Any]], **options: bool) -> list[Said]:
+def told(events: list[dict[str, Any]], vocabulary: Vocabulary | None = None, **options: bool) -> list[Said]:
     """The messages of each event of the API."""
     return [
         [(message["type"], message["final"], message["delta"]) for message in said]
-        for said in messages(events, **options)
+        for said in messages(events, vocabulary, **options)
     ]
 
 
@@ -73,10 +78,21 @@ def test_a_delta_of_the_api_is_passed_on_at_once_and_the_stop_is_an_empty_messag
     assert stopped == [(kind, True, "")]
 
 
-def test_of_a_text_only_what_may_belong_to_a_tag_waits_for_the_next_delta() -> None:
-    pieces = ("\n", "Based on the document, ", "the grass <", "3 is green. ")
-    deltas = [{"type": "text_delta", "text": piece} for piece in pieces]
+PIECES = ("\n", "Based on the document, ", "the grass <", "3 is green. ")
+
+
+def test_of_a_text_every_delta_is_passed_on_as_it_is() -> None:
+    deltas = [{"type": "text_delta", "text": piece} for piece in PIECES]
     _, blank, *said, stopped, _, _ = told(block({"type": "text", "text": ""}, *deltas))
+    assert blank == []
+    assert [delta for [(_, _, delta)] in said] == list(PIECES[1:])
+    assert stopped == [("text", True, "")]
+
+
+def test_of_a_text_with_a_vocabulary_only_what_may_belong_to_a_tag_waits_for_the_next_delta() -> None:
+    pieces = PIECES
+    deltas = [{"type": "text_delta", "text": piece} for piece in pieces]
+    _, blank, *said, stopped, _, _ = told(block({"type": "text", "text": ""}, *deltas), TOUR.vocabulary)
     assert (blank, [delta for [(_, _, delta)] in said]) == (
         [],
         ["Based on the document,", " the grass", " <3 is green."],

@@ -30,6 +30,7 @@ from turnlog.parse.json_values import MAX_VALUE_BYTES, SurrogateJoiner, decode_j
 from turnlog.parse.rejects import RejectedInput, make_reject
 
 MAX_REPLY_CHARS = 2 << 20  # four times the longest reply of a model; 12 MiB if every character is escaped
+MAX_INDENTATION_CHARS = 1024  # of the first line of a text
 MAX_REPLY_VALUE_BYTES = 64 << 20  # documents and images in the results of the provider's tools
 
 
@@ -79,6 +80,16 @@ class TextParser(Protocol):
     def feed(self, chunk: str) -> ParsedText: ...
 
     def flush(self) -> ParsedText: ...
+
+
+class PlainText:
+    """Passes text on as it is, for an application that declares no events."""
+
+    def feed(self, chunk: str) -> ParsedText:
+        return ParsedText(chunk, [], [])
+
+    def flush(self) -> ParsedText:
+        return ParsedText("", [], [])
 
 
 class Block(Protocol):
@@ -178,6 +189,7 @@ class TextBlock:
         self._context = context
         self._buffer = BlockBuffer(context)
         self._parser = parser
+        self._indentation = ""  # white space since the last line break before the first visible character
         self._inline_events: list[Payload] = []
         self._citations: list[Citation] = []
 
@@ -247,17 +259,28 @@ class TextBlock:
     def _start_if_visible(self, text: str) -> list[Payload]:
         """Start the block with its first visible character.
 
-        White space before it is dropped, unless it separates this block from a text block before it.
+        Blank lines before it are dropped, unless they separate this block from a text block before it. The
+        indentation of the first line stays.
         """
         space = self._context.joining_space
         if not text or text.isspace():
             if space is not None:
                 space.append(text)
+            else:
+                self._indentation = last_line(self._indentation + text)[-MAX_INDENTATION_CHARS:]
             return []
 
-        text = text.lstrip() if space is None else "".join(space) + text
+        if space is None:
+            body = text.lstrip()
+            text = last_line(self._indentation + text[: len(text) - len(body)]) + body
+        else:
+            text = "".join(space) + text
         self._context.joining_space = []
         return [self._buffer.begin("text"), self._buffer.append(text)]
+
+
+def last_line(space: str) -> str:
+    return space[space.rfind("\n") + 1 :]
 
 
 class ThinkingBlock:

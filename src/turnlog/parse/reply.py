@@ -33,6 +33,7 @@ from turnlog.parse.blocks import (
     CallBlock,
     CompleteEvents,
     OtherBlock,
+    PlainText,
     ReplyContext,
     TextBlock,
     TextParser,
@@ -48,12 +49,12 @@ TextParserFactory = Callable[[], TextParser]
 B = TypeVar("B", bound=Block)
 R = TypeVar("R", bound=Record)
 
-NO_VOCABULARY = Vocabulary("none", [])  # no declared events: every tag becomes a ParseReject
 BLOCK_COST_CHARS = 64  # of a block or a citation, besides its content
 
 
 def tag_parser_factory(vocabulary: Vocabulary | None) -> TextParserFactory:
-    return partial(AgentStreamParser, vocabulary or NO_VOCABULARY)
+    """Return a factory of parsers that find the tags of a vocabulary. Without one, text has no tags."""
+    return PlainText if vocabulary is None else partial(AgentStreamParser, vocabulary)
 
 
 def always_backend(tool: str) -> ExecutorKind:

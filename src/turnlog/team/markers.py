@@ -12,7 +12,7 @@ from turnlog.events import JobSuggest, Origin, RosterJoin, RosterOffer, RosterSt
 from turnlog.parse.inline.marker_scanner import Marker
 from turnlog.parse.inline.tags import AgentStreamParser, Openers
 from turnlog.parse.json_values import JsonObject, as_name
-from turnlog.parse.reply import NO_VOCABULARY, TextParserFactory
+from turnlog.parse.reply import TextParserFactory
 
 FIELD_NAMES = {
     "gridPosition": "seat",
@@ -74,8 +74,8 @@ class TagAndMarkerParser(AgentStreamParser):
 
 
 def tag_and_marker_parser_factory(vocabulary: Vocabulary | None) -> TextParserFactory:
-    """Return a factory of text parsers that find an application's tags and the team's markers."""
-    return partial(TagAndMarkerParser, vocabulary or NO_VOCABULARY)
+    """Return a factory of text parsers that find an application's tags, if any, and the team's markers."""
+    return MarkerParser if vocabulary is None else partial(TagAndMarkerParser, vocabulary)
 
 
 def parse_route(text: str) -> tuple[str | None, str]:

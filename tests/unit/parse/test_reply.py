@@ -122,9 +122,15 @@ def test_white_space_at_the_end_is_held_until_something_follows() -> None:
 
 
 def test_a_block_starts_with_its_first_visible_character() -> None:
-    reply, said = begun("\n", " ", "")
+    reply, said = begun("\n", " \n", "")
     assert said == []
     assert reply.text("Hello") == [START, delta("Hello")]
+
+
+@for_each_row("pieces", [["    if x:"], ["\n", "  ", "  if x:"], [" \n\n    if x:"], ["    ", "if x:"]])
+def test_blank_lines_before_a_text_go_and_its_indentation_stays(pieces: list[str]) -> None:
+    _, said = begun(*pieces)
+    assert said == [START, delta("    if x:")]
 
 
 @for_each_row("pieces", [[], [""], [" \n"], ["\n", "\t", " "], [" " * 500, "\n" * 500]])
@@ -192,8 +198,16 @@ def test_any_cut_of_much_white_space_gives_the_same_end() -> None:
     assert finish(begun(" " * 100, "Hi")[0]) == finish(begun(" " * 100 + "Hi")[0])
 
 
-def test_an_application_without_events_refuses_every_tag() -> None:
+def test_an_application_that_declares_no_events_passes_text_on_as_it_is() -> None:
     reply = ReplyBuilder(counting())
+    pieces = ["Noted. ", "a <", "b [", OSLO[:9], OSLO[9:], ' {"a": [1, ', "2]}\n\n```", " \n"]
+    said = [payload for piece in pieces for payload in reply.text(piece)]
+    assert said == [START, *map(delta, pieces)]
+    assert finish(reply) == [END, twin("".join(pieces))]
+
+
+def test_an_application_whose_vocabulary_is_empty_refuses_every_tag() -> None:
+    reply = ReplyBuilder(counting(), tag_parser_factory(Vocabulary("none", [])))
     reply.text("Noted. " + OSLO)
     assert [getattr(payload, "reason", None) for payload in finish(reply)][-1] == "unknown_type"
 
@@ -226,12 +240,12 @@ def test_calls_and_what_follows_them_wait_for_the_end_of_the_message_in_their_or
         start(2, "tool_call", call_id="call_1", tool="confirm"),
         start(3, "tool_call", call_id="toolu_7", tool="weather"),
         start(4),
-        delta("Soon.", 4),
+        delta(" Soon.", 4),
     ]
     assert (reply.has_deferred_calls, reply.calls) == (True, [])
     confirm = called(2, "confirm", {"question": "Go?"}, call_id="call_1", executor="frontend")
     weather = called(3, "weather", {}, call_id="toolu_7")
-    assert reply.done("tool_use") == [end(2), confirm, end(3), weather, end(4), twin("Soon.", 4)]
+    assert reply.done("tool_use") == [end(2), confirm, end(3), weather, end(4), twin(" Soon.", 4)]
     assert (reply.has_deferred_calls, reply.calls) == (False, [confirm, weather])
     assert reply.block_ids == ("blk_1", "blk_2", "blk_3", "blk_4")
 

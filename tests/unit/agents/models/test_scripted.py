@@ -71,7 +71,7 @@ def kinds(batches: list[list[Payload]]) -> list[str]:
 
 def test_a_text_comes_word_by_word_and_the_end_last() -> None:
     reply, batches = spoken("Let me see.")
-    assert texts(batches) == ["Let", " me", " see."]
+    assert texts(batches) == ["Let ", "me ", "see."]
     assert len(batches) == 4
     assert (reply.complete, reply.stop_reason, reply.model) == (True, "end_turn", "scripted")
     assert reply.usage == Usage(input_tokens=0, output_tokens=0)
@@ -185,7 +185,7 @@ def test_a_fault_comes_after_what_was_said() -> None:
         asyncio.run(play())
     fault = caught.value
     assert (fault.code, fault.retriable, fault.retry_after_s) == ("rate_limit_error", True, 3.0)
-    assert (texts([heard]), reply.complete, reply.usage) == (["One", " two."], False, usage)
+    assert (texts([heard]), reply.complete, reply.usage) == (["One ", "two."], False, usage)
     assert len(reply.block_ids) == 1
 
 
