@@ -14,10 +14,10 @@ from tests.support.random_logs import Legal, expected, logs, pruned
 from tests.support.written_logs import Item, log
 from turnlog import events as ev
 from turnlog.events import team, ui
+from turnlog.events.agent import strip_agent_prefix
 from turnlog.state.snapshot import dump, load
 from turnlog.state.tree import scope_without_actor
 from turnlog.team.roster import Roster
-from turnlog.wire.dialects._common import strip_agent_prefix
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, Dialect, no_history
 from turnlog.wire.dialects.registry import DIALECT_FACTORIES, EARLIER_EVENT_TYPES
 

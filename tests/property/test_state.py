@@ -14,6 +14,7 @@ from tests.support.random_logs import Legal, expected, logs, pruned
 from tests.support.written_logs import Item, entry
 from turnlog import events as ev
 from turnlog.events import AgentEnd, AgentUsage
+from turnlog.events.agent import strip_agent_prefix
 from turnlog.events.team import ArtifactMeta, RosterMember
 from turnlog.events.ui import ButtonClick
 from turnlog.state.documents import Documents, is_document_visible
@@ -23,7 +24,6 @@ from turnlog.state.pending import build_pending_report
 from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
 from turnlog.state.tree import Tree
-from turnlog.wire.dialects._common import strip_agent_prefix
 
 FOLDS: list[Any] = [Tree, Transcript, Meters, Documents]
 some = examples(17)

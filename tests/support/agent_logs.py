@@ -69,6 +69,7 @@ def symbols(events: Sequence[Envelope]) -> dict[str, str]:
         seen[place + name] += 1
         number = seen[place + name]
         names[key] = name if number == 1 else f"{name}#{number}"
+        names[key.removeprefix("agt_")] = names[key]
     return names
 
 

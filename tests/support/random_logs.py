@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.written_logs import Item, log, scope
 from turnlog import events as ev
-from turnlog.wire.dialects._common import strip_agent_prefix
+from turnlog.events.agent import strip_agent_prefix
 
 Script = list[ev.Payload]
 Placed = list[tuple[ev.Payload, ev.Scope]]

@@ -60,6 +60,15 @@ def default_session_id(key: str, number: int) -> str:
     return "sess_" + sha256(f"{key}:{number}".encode()).hexdigest()[:32]
 
 
+def alias_session_id(principal: Principal, app: App, alias: str) -> str:
+    """Return the id of the session that a principal knows by a name of its own choice.
+
+    The same alias of another principal is another session.
+    """
+    key = f"alias:{len(principal.name)}:{principal.name}:{app.name}:{alias}"
+    return "sess_" + sha256(key.encode()).hexdigest()[:32]
+
+
 async def find_newest_default(log: Log, key: str) -> tuple[int, SessionRecord | None]:
     """Return the number and record of the newest default session under a key; -1 and None without one.
 

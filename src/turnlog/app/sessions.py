@@ -48,9 +48,11 @@ from turnlog.app.read_models import (
     charge_nothing,
 )
 from turnlog.app.session_creation import (
+    alias_session_id,
     default_session_id,
     default_session_key,
     find_newest_default,
+    find_session,
     make_session,
 )
 from turnlog.errors import BadInput, CallerError, Conflict, NotFound
@@ -246,6 +248,23 @@ class Sessions:
                 return membership
             session_id = default_session_id(key, number + 1)
             return await self.create(principal, served_app.name, session_id=session_id)
+
+    # aliases
+
+    async def find_by_alias(
+        self, principal: Principal, alias: str, app: str | None = None
+    ) -> Membership | None:
+        """Return the session under a principal's alias; None without one. `NotFound`: it is not a member."""
+        session_id = alias_session_id(principal, self.get_app(app), alias)
+        if await find_session(self.log, session_id) is None:
+            return None
+        return await self.get_membership(principal, session_id)
+
+    async def create_with_alias(self, principal: Principal, alias: str, app: str | None = None) -> Membership:
+        """Create the session under a principal's alias; two requests at once create one session."""
+        served_app = self.get_app(app)
+        session_id = alias_session_id(principal, served_app, alias)
+        return await self.create(principal, served_app.name, session_id=session_id)
 
     # drivers
 

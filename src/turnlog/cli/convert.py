@@ -58,6 +58,13 @@ def enumerate_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     show_default=True,
     help="Include the results of the provider's own tools.",
 )
+@click.option(
+    "--citations",
+    type=click.Choice(["chunks", "whole"]),
+    default=DEFAULT_OPTIONS.citations,
+    show_default=True,
+    help="Cut large citations into messages of bounded size, or not.",
+)
 def convert_command(file: BinaryIO, name: str, app: str | None, turn: str | None, **options: Any) -> None:
     """Convert the events of FILE, or of stdin, to Server-Sent Events of a dialect.
 

@@ -11,11 +11,13 @@ from msgspec import Meta
 
 from turnlog.events.assistant import File
 from turnlog.events.block import Interruption
+from turnlog.events.content import PromptPart
 from turnlog.events.payload import (
     MAX_COUNT,
     SYSTEM_ORIGINS,
     AgentId,
     Amount,
+    ConversationId,
     Count,
     Name,
     OpaqueId,
@@ -24,6 +26,7 @@ from turnlog.events.payload import (
     Record,
 )
 
+AGENT_PREFIX = "agt_"
 COST_DIGITS = 6  # millionths of a dollar; sums of floats have more digits, which mean nothing
 
 StopReason = Literal[
@@ -38,6 +41,10 @@ StopReason = Literal[
     "cancelled",
     "error",
 ]
+
+
+def strip_agent_prefix(agent_id: str) -> str:
+    return agent_id.removeprefix(AGENT_PREFIX)
 
 
 def add_counts(*counts: int) -> int:
@@ -105,11 +112,18 @@ class AgentStart(Payload, frozen=True, kw_only=True):
     call_id: Annotated[OpaqueId | None, Meta(description="The tool call that spawned it.")] = None
     tools: tuple[Name, ...] = ()
     prompt: str | None = None
+    content: Annotated[
+        tuple[PromptPart, ...], Meta(description="The parts of a prompt that is more than a text.")
+    ] = ()
     source_session: Annotated[OpaqueId | None, Meta(description="The session id of the source itself.")] = (
         None
     )
     resumes: Annotated[
         AgentId | None, Meta(description="The ended agent whose conversation it continues.")
+    ] = None
+    conversation_id: Annotated[
+        ConversationId | None,
+        Meta(description="The id of its conversation, the same in every turn; without it that of the agent."),
     ] = None
 
 

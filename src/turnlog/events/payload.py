@@ -44,6 +44,8 @@ Role = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$(?!\n)")]  # also th
 TraceId = Annotated[str, Meta(pattern=r"^tr_[A-Za-z0-9_-]{1,64}$(?!\n)")]
 InviteId = Annotated[str, Meta(pattern=r"^inv_[A-Za-z0-9_-]{1,48}$(?!\n)")]
 AgentId = Annotated[str, Meta(pattern=r"^agt_[A-Za-z0-9_-]{1,64}$(?!\n)")]
+# A conversation's name in `blocks`: the client's choice, or the first agent's id without `agt_`.
+ConversationId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
 MAX_COUNT = 2**53 - 1  # the largest integer that every JSON reader holds exactly
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Amount = Annotated[float, Meta(ge=0)]

@@ -56,6 +56,9 @@ class SessionError(Payload, frozen=True, kw_only=True):
 
     code: Name
     message: Annotated[str, Meta(description="For people: no stack traces, no secrets.")]
+    provider_message: Annotated[
+        str | None, Meta(description="What the model's provider reported, without secrets.")
+    ] = None
     retriable: bool = False
     terminal: bool = False
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, field, json
 
+from turnlog.events.content import Address, SizeBytes
 from turnlog.events.payload import (
     ANY_ORIGIN,
     SYSTEM_ORIGINS,
@@ -87,8 +88,9 @@ class ErrorInfo(Record, frozen=True, kw_only=True):
 class Image(Record, frozen=True, kw_only=True):
     """An image by its address: a blob's, or a short data URI. It must fit into one SSE message."""
 
-    src: Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^[!#-\[\]-~]+$(?!\n)")]
+    src: Address
     media_type: Name
+    size_bytes: SizeBytes = None
 
 
 class ToolResult(Payload, frozen=True, kw_only=True):

@@ -4,9 +4,11 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from turnlog.events.content import PromptPart
 from turnlog.events.payload import (
     UI_ORIGINS,
     AgentId,
+    ConversationId,
     EventId,
     Name,
     OpaqueId,
@@ -37,6 +39,13 @@ class UiMessage(Payload, frozen=True, kw_only=True):
     target_seat: Annotated[
         Annotated[int, Meta(ge=0, le=8)] | None,
         Meta(description="The seat of the target in its team: names are not unique."),
+    ] = None
+    content: Annotated[
+        tuple[PromptPart, ...], Meta(description="The parts of a message that is more than a text.")
+    ] = ()
+    conversation_id: Annotated[
+        ConversationId | None,
+        Meta(description="The id that the client gave the conversation; it counts before the first agent."),
     ] = None
 
 

@@ -18,6 +18,7 @@ MAX_FORM_FIELDS = 8
 
 MAX_MESSAGE_CHARS = 100_000
 MAX_SMALL_BODY_BYTES = 16 * 1024  # for a body that has only names
+MAX_LARGE_BODY_COMMAS = 20_000  # values are separated by commas; base64 has none
 MAX_INLINE_DECODE_BYTES = 64 * 1024  # a larger body is decoded in a thread: it would block the event loop
 
 
@@ -32,14 +33,22 @@ class OversizedBody(BadInput):
 async def read_json_body(
     request: Request, type_: type[T], limit_bytes: int = strict_json.MAX_JSON_BYTES
 ) -> T:
-    """Read and decode a JSON body; raise `BadInput` or one of its subclasses."""
+    """Read and decode a JSON body; raise `BadInput` or one of its subclasses.
+
+    Above 1 MiB a body may have large texts, but not many values: those take many times their bytes in memory.
+    """
     data = await read_body(request, "application/json", limit_bytes)
     if len(data) <= MAX_INLINE_DECODE_BYTES:
         return strict_json.decode_strict_json(bytes(data), type_)
+    if len(data) > strict_json.MAX_JSON_BYTES and data.count(b",") > MAX_LARGE_BODY_COMMAS:
+        limit = strict_json.MAX_JSON_BYTES
+        raise OversizedBody(f"expected at most {limit} bytes beside images and documents")
 
     loop = asyncio.get_running_loop()
     decoder: Executor = request.app.state.decoder
-    return await loop.run_in_executor(decoder, strict_json.decode_strict_json, bytes(data), type_)
+    return await loop.run_in_executor(
+        decoder, strict_json.decode_strict_json, bytes(data), type_, limit_bytes
+    )
 
 
 def make_decoder_executor() -> Executor:

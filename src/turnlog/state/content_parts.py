@@ -11,16 +11,23 @@ from typing import Any
 import msgspec
 
 from turnlog.events import AssistantBlock, AssistantMessage, AssistantThinking, ToolCall, ToolResult
+from turnlog.events.content import PromptPart
 
 ContentPart = dict[str, Any]
 PartBuilder = Callable[[Any], ContentPart | None]
 
+REPORTED_CONTENT = "content"  # in the details of an error: what the page or the provider reported
 THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
 TYPED_KINDS = THINKING_TYPES | {"text", "tool_use", "server_tool_use", "mcp_tool_use"}  # have their own event
 
 
 def text_part(text: str) -> ContentPart:
     return {"type": "text", "text": text}
+
+
+def prompt_parts(content: tuple[PromptPart, ...], text: str) -> list[ContentPart]:
+    """Return the parts of a prompt: its content, or its text if it is no more than that."""
+    return [msgspec.to_builtins(part) for part in content] or [text_part(text)]
 
 
 def redacted_thinking_part(data: str) -> ContentPart:
@@ -74,8 +81,8 @@ def provider_result_part(payload: ToolResult) -> ContentPart:
 
 def provider_error_content(payload: ToolResult) -> Any:
     error = payload.error
-    if error is not None and error.details and "content" in error.details:
-        return error.details["content"]
+    if error is not None and error.details and REPORTED_CONTENT in error.details:
+        return error.details[REPORTED_CONTENT]
     # Without the provider's own content only the code is known, in an older log not even that.
     code = error.code if error is not None else "unavailable"
     return {"type": f"{payload.kind}_error", "error_code": code}
@@ -102,9 +109,23 @@ def result_part(payload: ToolResult, agent_id: str | None = None) -> ContentPart
 
 
 def result_text(payload: ToolResult) -> str:
-    """Return the result of a call, or its error, as one text. Values other than text become JSON."""
-    value = payload.result if payload.ok else payload.error
+    """Return the content of a result, or of its error, as one text. Values other than text become JSON."""
+    value = result_content(payload)
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def result_content(payload: ToolResult) -> Any:
+    """Return what was reported for a call: by the tool, the page or the provider; else our own error."""
+    if payload.ok:
+        # A tool that returned only images has no text, and a result of the provider may have no content.
+        has_no_text = payload.result is None and bool(payload.images or payload.kind)
+        return "" if has_no_text else payload.result
+    if payload.kind is not None:
+        return provider_error_content(payload)
+    details = payload.error.details if payload.error is not None else None
+    if details and details.keys() == {REPORTED_CONTENT}:
+        return details[REPORTED_CONTENT]
+    return payload.error
 
 
 def display_text_part(payload: AssistantMessage) -> ContentPart | None:

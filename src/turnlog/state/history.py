@@ -32,6 +32,7 @@ from turnlog.state.content_parts import (
     PROVIDER_PARTS,
     THINKING_TYPES,
     ContentPart,
+    prompt_parts,
     provider_result_part,
     result_part,
     text_part,
@@ -221,7 +222,8 @@ class History:
         conversation = self._conversation_for(envelope)
         for part in self._queued_parts.pop(envelope.trace_id or "", ()):
             conversation.add("user", part)
-        conversation.add("user", text_part(payload.prompt or ""))
+        for part in prompt_parts(payload.content, payload.prompt or ""):
+            conversation.add("user", part)
 
     def _end(self, envelope: Envelope, _: AgentEnd) -> None:
         self._parts_by_block.pop(envelope.agent_id or "", None)
@@ -245,7 +247,8 @@ class History:
     def _message(self, envelope: Envelope, payload: UiMessage) -> None:
         # A message that opens a turn is the prompt of that turn's agent.
         if envelope.trace_id in self._running_traces:
-            self._conversation_for(envelope).add("user", text_part(payload.text))
+            for part in prompt_parts(payload.content, payload.text):
+                self._conversation_for(envelope).add("user", part)
         else:
             self._queue_turn(envelope)
 

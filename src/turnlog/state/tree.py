@@ -37,7 +37,7 @@ from turnlog.events import (
     UnknownPayload,
     Usage,
 )
-from turnlog.events.agent import StopReason
+from turnlog.events.agent import StopReason, strip_agent_prefix
 from turnlog.events.ui import Stop
 from turnlog.state.channels import ChannelFilter, is_channel_visible
 from turnlog.state.descriptions import is_page_event
@@ -132,7 +132,8 @@ class Tree:
     """Everything that is open in a session, and the roles of its members by principal.
 
     `actors` has the last person who acted in each open turn. `agent_counts` has the number of agents that
-    started in each open turn, `handoff_counts` how many of them a hand-off started.
+    started in each open turn, `handoff_counts` how many of them a hand-off started. `conversations` has the
+    id of each channel's conversation, `resumed_conversations` those of called agents that resumed another.
     """
 
     last_seq: int = -1
@@ -144,6 +145,8 @@ class Tree:
     actors: dict[str, str] = field(default_factory=dict)
     agent_counts: dict[str, int] = field(default_factory=dict)
     handoff_counts: dict[str, int] = field(default_factory=dict)
+    conversations: dict[str, str] = field(default_factory=dict)  # "" is no channel
+    resumed_conversations: dict[str, str] = field(default_factory=dict)
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         self.last_seq = envelope.seq
@@ -275,6 +278,11 @@ def _start(tree: Tree, envelope: Envelope, payload: AgentStart) -> None:
     if payload.via == "handoff":
         tree.handoff_counts[trace] = tree.handoff_counts.get(trace, 0) + 1
     tree.open[envelope.agent_id] = Invocation(payload, scope_without_actor(envelope))
+    if payload.parent_id is None:
+        conversation_id = payload.conversation_id or strip_agent_prefix(envelope.agent_id)
+        tree.conversations.setdefault(envelope.channel or "", conversation_id)
+    elif payload.conversation_id is not None:
+        tree.resumed_conversations[envelope.agent_id] = payload.conversation_id
 
 
 def _end(tree: Tree, envelope: Envelope, _: AgentEnd) -> None:

@@ -59,6 +59,13 @@ def chunk(
     return messages
 
 
+def encode_whole(type: str, agent: str, payload: str, *, final: bool, **extra: Scalar) -> bytes:
+    """Return one message, whatever its size: for readers that ask for data in one piece."""
+    prefix, suffix = message_prefix_and_suffix(type, agent, extra)
+    text = encode_json_lossy(payload)
+    return prefix + (FINAL_DELTA if final else NOT_FINAL_DELTA) + text[1:-1] + suffix
+
+
 def available_payload_bytes(
     type: str, agent: str, extra: dict[str, Scalar], limit_bytes: int = MAX_MESSAGE_BYTES
 ) -> int:

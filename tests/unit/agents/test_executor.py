@@ -259,8 +259,8 @@ def test_pictures_go_to_the_blob_store() -> None:
         one, two = (sha256(data).hexdigest() for data in (b"one", b"two"))
         assert result.result == "a map of Oslo"
         assert result.images == (
-            Image(src=f"api/blobs/{one}", media_type="image/png"),
-            Image(src=f"api/blobs/{two}", media_type="image/jpeg"),
+            Image(src=f"api/blobs/{one}", media_type="image/png", size_bytes=3),
+            Image(src=f"api/blobs/{two}", media_type="image/jpeg", size_bytes=3),
         )
         assert blobs == {one: (b"one", "image/png"), two: (b"two", "image/jpeg")}
 

@@ -182,6 +182,7 @@ def test_an_agent_is_started_one_deeper_with_the_trace_of_its_caller() -> None:
         parent_id="agt_root",
         call_id="scout",
         resumes="agt_old",
+        conversation_id="old",
     )
 
 

@@ -121,11 +121,13 @@ def test_page_that_cannot_be_is_refused(site: Site, query: str) -> None:
 
 def test_agent_that_is_unknown_is_looked_up_once(site: Site) -> None:
     site.store.calls.clear()
-    body = {"user_prompt": "hi", "agent_uuid": "00000000-0000-0000-0000-000000000000"}
+    result = {"tool_use_id": "toolu_1", "content": "hi"}
+    body = {"tool_results": [result], "agent_uuid": "00000000-0000-0000-0000-000000000000"}
     for who in ("ada", "eve"):
-        answer = site._client.post("/agent/run", json=body, headers={"authorization": f"Bearer {who}"})
+        headers = {"authorization": f"Bearer {who}"}
+        answer = site._client.post("/agent/tool_results", json=body, headers=headers)
         assert answer.status_code == 404
-    assert dict(site.store.calls) == {"agent_starts": 2}
+    assert dict(site.store.calls) == {"agent_starts": 2, "info": 2}
 
 
 def test_agent_of_a_session_finds_it_for_its_member_only(site: Site) -> None:
@@ -133,6 +135,9 @@ def test_agent_of_a_session_finds_it_for_its_member_only(site: Site) -> None:
     lines = [json.loads(line) for line in log.strip().split("\n")]
     [agent] = [line["agent_id"] for line in lines if line["type"] == "agent.start"]
     body = {"user_prompt": "hi", "agent_uuid": agent.removeprefix("agt_")}
-    for who, status in (("ada", 200), ("eve", 404)):
+    found = {}
+    for who in ("ada", "eve"):
         answer = site._client.post("/agent/run", json=body, headers={"authorization": f"Bearer {who}"})
-        assert answer.status_code == status
+        found[who] = answer.headers["turnlog-session"]
+    assert found["ada"] == site.made[0]
+    assert found["eve"] not in site.made, "a session of its own"

@@ -18,9 +18,9 @@ def count_rows(later_turns: int, query: str, monkeypatch: pytest.MonkeyPatch) ->
     rows: list[int] = []
     tell = TurnResponse._frames_for
 
-    def counted(turn: TurnResponse, row: Row, seen: FramePosition) -> list[bytes]:
+    async def counted(turn: TurnResponse, row: Row, seen: FramePosition) -> list[bytes]:
         rows.append(row.seq)
-        return tell(turn, row, seen)
+        return await tell(turn, row, seen)
 
     app = App("plain", Agent("Clerk", "", Scripted(lambda _: ["Good day."])))
     server = create_app(app, "memory:", auth=BuiltinAuth(b"k" * 32, {hash_token("t"): LOCAL}))

@@ -10,7 +10,6 @@ from turnlog.server.streaming.query import (
     MAX_SESSIONS,
     CursorGone,
     parse_dialect_request,
-    parse_flag,
     parse_session_ids,
     reset_reason,
     resolve_cursor,
@@ -134,5 +133,15 @@ def test_options_are_true_or_false() -> None:
     assert not wanted.options.stream_tool_results
     assert wanted.options.stream_meta_history_and_tool_results
     assert parse_dialect_request(QueryParams(""), {}, "blocks-xml").name == "blocks-xml"
-    assert (parse_flag("true", "x"), parse_flag("false", "x")) == (True, False)
-    assert refused(parse_flag, "True", "x") == ("x", "expected true or false, got 'True' (at x)")
+    wrong = QueryParams("stream_tool_results=True")
+    fault = ("stream_tool_results", "expected true or false, got 'True' (at stream_tool_results)")
+    assert refused(parse_dialect_request, wrong, {}) == fault
+
+
+def test_options_of_images_and_citations_are_words() -> None:
+    options = parse_dialect_request(QueryParams("dialect=blocks&images=inline&citations=whole"), {}).options
+    assert (options.images, options.citations) == ("inline", "whole")
+    assert refused(parse_dialect_request, QueryParams("images=data"), {}) == (
+        "images",
+        "expected url or inline, got 'data' (at images)",
+    )

@@ -1,13 +1,13 @@
-"""The dialect `blocks-xml`: vectors, what an XML reader gets back, the bounds of a message."""
+"""The dialect `blocks-xml`: vectors, what a reader of its tags gets back, the bounds of a message."""
 
 import json
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import msgspec
 import pytest
 
+from tests.support.legacy_readers import Node, read_tags
 from tests.support.tables import check_laws, for_each_row
 from tests.support.written_logs import Item, entry, log, scope, vector_log
 from turnlog.events import (
@@ -51,12 +51,11 @@ def said(dialect: BlocksXml, items: list[Item]) -> list[bytes]:
     return [message for envelope, payload in items for message in dialect.convert(envelope, payload)]
 
 
-def read(messages: list[bytes]) -> list[ElementTree.Element]:
+def read(messages: list[bytes]) -> list[Node]:
     """The outer elements; between them there is nothing."""
-    root = ElementTree.fromstring(b"<log>%b</log>" % b"".join(messages))
-    assert root.text is None
-    assert [outer.tail for outer in root] == [None] * len(root)
-    return list(root)
+    nodes = read_tags([message.decode() for message in messages])
+    assert all(node.tag for node in nodes)
+    return nodes
 
 
 def dialect(case: dict[str, Any]) -> BlocksXml:
@@ -70,7 +69,7 @@ def check_messages(case: dict[str, Any]) -> None:
     assert converting.idle
 
 
-def check_every_message_is_a_line_and_together_they_are_xml(case: dict[str, Any]) -> None:
+def check_every_message_is_a_line_and_together_they_are_tags(case: dict[str, Any]) -> None:
     messages = said(dialect(case), vector_log(case["events"]))
     for message in messages:
         assert message
@@ -78,7 +77,7 @@ def check_every_message_is_a_line_and_together_they_are_xml(case: dict[str, Any]
         assert b"\n" not in message
         assert b"\r" not in message
     for outer in read(messages):
-        assert outer.get("agent") is not None
+        assert "agent" in outer.attributes
 
 
 def test_every_legacy_tag_is_in_the_vectors() -> None:
@@ -104,7 +103,7 @@ def check_a_reader_that_comes_back_gets_the_same_messages(case: dict[str, Any]) 
 def test_vector(case: dict[str, Any]) -> None:
     laws = [
         check_messages,
-        check_every_message_is_a_line_and_together_they_are_xml,
+        check_every_message_is_a_line_and_together_they_are_tags,
         check_a_reader_that_comes_back_gets_the_same_messages,
     ]
     check_laws(laws, case)
@@ -116,7 +115,7 @@ def test_every_event_can_be_converted(kind: str) -> None:
         json.dumps(CATALOG.get_event_type(kind).payload_class.EXAMPLE).encode()
     )
     for outer in read(said(BlocksXml(), [entry(payload, AGENT)])):
-        assert outer.get("agent") == "1" * 64
+        assert outer.attributes["agent"] == "1" * 64
 
 
 def test_a_history_is_told_when_it_is_wanted() -> None:
@@ -124,11 +123,11 @@ def test_a_history_is_told_when_it_is_wanted() -> None:
     converting = BlocksXml(wanted, lambda agent: [Message("user", [{"type": "text", "text": agent}])])
     first, last = read(said(converting, log((START, AGENT), (AgentEnd(stop_reason="end_turn"), AGENT))))
     told = [{"role": "user", "content": [{"type": "text", "text": AGENT.agent_id}]}]
-    assert json.loads(first.attrib["data"])["message_history"] == told
-    assert json.loads(last.attrib["data"])["conversation_history"] == told
+    assert json.loads(first.attributes["data"])["message_history"] == told
+    assert json.loads(last.attributes["data"])["conversation_history"] == told
 
 
-def test_a_response_that_ends_in_the_middle_of_a_block_is_xml() -> None:
+def test_a_response_that_ends_in_the_middle_of_a_block_closes_it() -> None:
     converting = BlocksXml()
     block = BlockStart(block_id="blk_1", kind="text")
     messages = said(converting, log((block, AGENT), (BlockDelta(block_id="blk_1", text="Bas"), AGENT)))
@@ -142,10 +141,10 @@ def test_a_response_that_ends_between_blocks() -> None:
     assert BlocksXml().close() == [DONE]
 
 
-@for_each_row(
-    "text",
-    ["x" * 9_000, "\n" * 3_000, "<&>" * 2_000, "]]>" * 2_000, "[{" * 2_000, "€😀" * 999, "a\r\n" * 999],
-)
+TEXTS = ["x" * 9_000, "\n" * 3_000, "<&>" * 2_000, "]]>" * 2_000, "[{" * 2_000, "€😀" * 999, "a\r\n" * 999]
+
+
+@for_each_row("text", TEXTS)
 def test_big_texts_are_cut_and_join_again(text: str) -> None:
     entries = [
         (START, AGENT),
@@ -158,20 +157,14 @@ def test_big_texts_are_cut_and_join_again(text: str) -> None:
     messages = said(BlocksXml(), log(*entries))
     assert max(map(len, messages)) <= MAX_MESSAGE_BYTES
     _, *outers = read(messages)
-    assert ["".join(outer.itertext()) for outer in outers] == [text] * 4
+    assert [outer.text for outer in outers] == [text.replace("\r\n", "\n")] * 4
 
 
 def test_only_a_tag_may_be_longer_than_the_limit() -> None:
     args = {"text": "<long> " * 2_000}
-    messages = said(BlocksXml(), [entry(ToolCall(call_id="c", tool="t", args=args), AGENT)])
-    assert [message.count(b"<") for message in messages if len(message) > MAX_MESSAGE_BYTES] == [1]
-    assert json.loads(read(messages)[0].attrib["arguments"]) == args
-
-
-def test_text_that_utf8_cannot_say_arrives_marked() -> None:
-    envelope, _ = entry(AssistantMessage(text=""), AGENT)
-    messages = BlocksXml().convert(envelope, AssistantMessage(text="a\ud83db"))
-    assert read(messages)[0].text == "a\N{REPLACEMENT CHARACTER}b"
+    [message] = said(BlocksXml(), [entry(ToolCall(call_id="c", tool="t", args=args), AGENT)])
+    assert len(message) > MAX_MESSAGE_BYTES
+    assert json.loads(read([message])[0].attributes["arguments"]) == args
 
 
 def test_the_reader_of_these_tests_sees_a_forged_tag() -> None:
@@ -180,3 +173,56 @@ def test_the_reader_of_these_tests_sees_a_forged_tag() -> None:
     assert [outer.tag for outer in read(honest)] == ["content-block-text"]
     careless = [b"<content-block-text agent=''>", forged.encode(), b"</content-block-text>"]
     assert "rollback" in [outer.tag for outer in read(careless)]
+
+
+def streamed(*pieces: str) -> list[bytes]:
+    deltas = [(BlockDelta(block_id="blk_1", text=piece), AGENT) for piece in pieces]
+    text = "".join(pieces)
+    block = [(BlockStart(block_id="blk_1", kind="text"), AGENT), *deltas]
+    end = [(BlockEnd(block_id="blk_1", status="complete"), AGENT)]
+    twin = [(AssistantMessage(text=text, block_id="blk_1"), AGENT)]
+    return said(BlocksXml(), log(*block, *end, *twin))
+
+
+@for_each_row("at", range(1, 40))
+def test_a_tag_of_ours_in_a_text_is_text_wherever_it_is_cut(at: int) -> None:
+    text = "a </content-block-text><x_tool_result> <![CDATA["
+    messages = streamed(text[:at], text[at:])
+    [outer] = read(messages)
+    assert outer.text == text.replace("<", "&lt;")
+
+
+@for_each_row(
+    "pieces", [["<details>", "<b>x</b></details>"], ["<", "b>"], ["a <= b, 1 < 2"], ["<i class=", "'x'>"]]
+)
+def test_other_tags_and_comparisons_are_passed_on(pieces: list[str]) -> None:
+    [outer] = read(streamed(*pieces))
+    assert outer.text == "".join(pieces)
+
+
+@for_each_row("pieces", [["if a <b"], ["if a <b", " and c" * 90], ["a <", "b"], ["<"]])
+def test_a_bracket_without_its_end_does_not_swallow_the_end_of_the_block(pieces: list[str]) -> None:
+    [outer] = read(streamed(*pieces))
+    assert outer.text.replace("&lt;", "<") == "".join(pieces)
+
+
+def test_blanks_alone_and_the_end_of_a_response_are_no_message() -> None:
+    messages = streamed("a", "  ", "b", " " * 200, "[DONE]")
+    assert all(message.strip() for message in messages)
+    assert DONE not in messages
+    assert read(messages)[0].text == "a  b" + " " * 200 + "[DONE]"
+
+
+def test_a_text_that_is_the_end_of_a_response_is_cut_in_two() -> None:
+    assert DONE not in streamed("x", "[DONE]")
+
+
+def test_line_breaks_and_backslashes_are_escaped_as_their_readers_expect_it() -> None:
+    text = "a\\b\nc"
+    citation = Citation(type="x", cited_text=text)
+    result = ToolResult(call_id="c", tool="t", ok=True, result=text)
+    found = ToolResult(call_id="c", tool="t", ok=True, result=text, kind="web_search_tool_result")
+    entries = [(AssistantMessage(text=text, citations=(citation,)), AGENT), (result, AGENT), (found, AGENT)]
+    lines = b"".join(said(BlocksXml(), log(*entries))).decode()
+    assert lines.count("a\\\\b\\nc") == 3
+    assert lines.count("[a\\b\\nc]") == 1

@@ -7,6 +7,7 @@ import pytest
 
 from turnlog.events import Citation
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS
 from turnlog.wire.dialects.blocks import encode_citations
 
 AGENT = "0197e1a6-cd7c-7ef8-8cca-d699e1a3bb1d"
@@ -14,7 +15,7 @@ AGENT = "0197e1a6-cd7c-7ef8-8cca-d699e1a3bb1d"
 
 def sent(**fields: Any) -> list[dict[str, Any]]:
     item = Citation(type="web_search_result_location", **fields)
-    lines = encode_citations(AGENT, (item,))
+    lines = encode_citations(AGENT, (item,), DEFAULT_OPTIONS)
     assert all(len(line) <= MAX_MESSAGE_BYTES for line in lines)
     return [msgspec.json.decode(line) for line in lines]
 
@@ -43,8 +44,8 @@ def test_citations_with_a_url_that_does_not_fit_leave_it_out_whole() -> None:
     assert message["title"] == "Grass"
 
 
-def test_citations_of_a_long_text_come_in_messages_that_hold_256_bytes_or_more_of_it() -> None:
-    url = "https://example.com/".ljust(1600, "a")
+def test_citations_of_a_long_text_come_in_messages_that_hold_64_bytes_or_more_of_it() -> None:
+    url = "https://example.com/".ljust(1550, "a")
     messages = sent(cited_text="x" * 5000, url=url, title="t" * 150)
     assert "".join(message["delta"] for message in messages) == "x" * 5000
-    assert min(len(message["delta"]) for message in messages[:-1]) >= 256
+    assert min(len(message["delta"]) for message in messages[:-1]) >= 64

@@ -135,7 +135,8 @@ def test_a_block_that_only_the_provider_knows_is_content_in_its_own_format() -> 
     data = {"type": "compaction", "content": "They talked about grass."}
     block = ev.AssistantBlock(kind="compaction", data=data, block_id="blk_2")
     retract = ev.BlockRetract(block_ids=("blk_2",), reason="overloaded_error")
-    _, _, started, stopped, *_, rollback = map(json.loads, said(BlocksRaw(), START, block, retract))
+    _, *events = said(BlocksRaw(), START, block, retract)
+    _, started, stopped, *_, rollback = map(json.loads, events)
     assert (started["content_block"], stopped["type"]) == (data, "content_block_stop")
     assert json.loads(rollback["delta"]) == {"blocks": 1}
     for dialect in (Blocks(), BlocksXml()):

@@ -8,6 +8,7 @@ import pytest
 import turnlog.events as ev
 from turnlog.state.history import Message
 from turnlog.wire.dialects import blocks_meta
+from turnlog.wire.dialects.agent_names import AgentNames
 from turnlog.wire.dialects.base import BlocksOptions
 from turnlog.wire.dialects.blocks_meta import MAX_HISTORY_BYTES, AgentMetaBuilder
 
@@ -22,7 +23,7 @@ def conversation(count: int, size: int = 1000) -> list[Message]:
 
 
 def tell(messages: list[Message]) -> dict[str, Any]:
-    return AgentMetaBuilder(WITH_HISTORY, lambda _: messages).build_init("1", START, "json")
+    return AgentMetaBuilder(WITH_HISTORY, lambda _: messages, AgentNames()).build_init("1", START, "json")
 
 
 def told_bytes(turns: int) -> int:
@@ -55,7 +56,7 @@ def test_newest_message_over_the_bound_is_told_whole() -> None:
 
 def test_end_of_an_agent_tells_as_much_as_its_start() -> None:
     messages = conversation(1000)
-    final = AgentMetaBuilder(WITH_HISTORY, lambda _: messages).build_final("1", END)
+    final = AgentMetaBuilder(WITH_HISTORY, lambda _: messages, AgentNames()).build_final("1", END)
     assert final is not None
     assert final["conversation_history"] == tell(messages)["message_history"]
     assert final["omitted_messages"] == tell(messages)["omitted_messages"]

@@ -295,7 +295,10 @@ class ClaudeDriver:
     def _send_prompt(self, process_run: ProcessRun, prompt: Prompt) -> None:
         uuid = str(uuid4())
         scope = prompt.scope
-        message = SentMessage(scope.trace_id or "", scope.channel, prompt.speaker, text=prompt.text)
+        conversation_id = self.tree.conversations.get(scope.channel or "") or prompt.conversation_id
+        message = SentMessage(
+            scope.trace_id or "", scope.channel, prompt.speaker, conversation_id, text=prompt.text
+        )
         process_run.parser.expect(uuid, message)
         self._write_line(process_run, message_line(self._prompts.render(prompt), uuid))
 

@@ -42,6 +42,7 @@ class Prompt(NamedTuple):
     scope: Scope
     texts: tuple[str, ...]
     speaker: str | None = None
+    conversation_id: str | None = None
 
     @property
     def text(self) -> str:
@@ -87,7 +88,8 @@ class PromptQueue:
             routed_to, text = parse_route(payload.text)
             target = payload.target or routed_to
             route = self._route_name(scope, target, payload.target_seat)
-            return Prompt(scope, (add_route_prefix(route, text),), target)
+            texts = (add_route_prefix(route, text),)
+            return Prompt(scope, texts, target, payload.conversation_id)
         if isinstance(payload, UiCommand):
             build_text = COMMAND_PROMPTS.get(type(payload.command))
             return Prompt(scope, (build_text(self, scope, payload.command),)) if build_text else None

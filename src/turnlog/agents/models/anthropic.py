@@ -25,6 +25,7 @@ from turnlog.agents.models.model import ModelError, Request
 from turnlog.errors import CallerError
 from turnlog.events import AssistantFiles, ErrorInfo, Payload, ToolCall
 from turnlog.parse import MessagesParser
+from turnlog.parse.messages_api import INCOMPLETE
 from turnlog.parse.reply import ReplyBuilder
 from turnlog.state.history import Message
 
@@ -94,7 +95,8 @@ class AnthropicModel:
             yield parser.flush(ErrorInfo(code=model_error.code, message=model_error.message))
             raise model_error
         yield parser.flush(None)
-        raise make_model_error(reply.error.code if reply.error else "incomplete")
+        problem = reply.error or INCOMPLETE
+        raise make_model_error(problem.code, "" if problem is INCOMPLETE else problem.message)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop, unless the caller passed in the client."""

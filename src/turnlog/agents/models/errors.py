@@ -1,8 +1,9 @@
 """Convert errors of a provider to `ModelError`: a code, a message for users, and whether a retry makes sense.
 
-The provider's own message is added only when it refused a request, because only that explains the refusal;
-text that looks like a key is removed from it. The code is the error's type, which a stream that began well
-may also carry, or follows from the status.
+The provider's own message is kept beside ours, without text that looks like a key; what it says about the
+account (keys, permissions, payment) is not. It is a part of ours if the provider refused a request, because
+only that explains the refusal. The code is the error's type, which a stream that began well may also carry,
+or follows from the status.
 """
 
 import math
@@ -59,20 +60,28 @@ RETRIABLE_CODES = frozenset(
         "timeout_error",
     }
 )
+ACCOUNT_CODES = frozenset({"authentication_error", "billing_error", "permission_error"})
 CODES_WITH_DETAIL = frozenset({"invalid_request_error", "not_found_error"})
 
 
 def make_model_error(code: str, detail: str = "", retry_after_s: float | None = None) -> ModelError:
-    """Build the error of a code; `detail` is the provider's message, shown for `CODES_WITH_DETAIL` only."""
+    """Build the error of a code; `detail` is the provider's message."""
     message = MESSAGES.get(code, DEFAULT_MESSAGE)
-    if detail and code in CODES_WITH_DETAIL:
-        message = f"{message[:-1]}: {redact_detail(detail)}"
-    return ModelError(code, message, retriable=code in RETRIABLE_CODES, retry_after_s=retry_after_s)
+    redacted = redact_detail(detail)
+    if redacted and code in CODES_WITH_DETAIL:
+        message = f"{message[:-1]}: {redacted}"
+    return ModelError(
+        code,
+        message,
+        provider_message=redacted if redacted and code not in ACCOUNT_CODES else None,
+        retriable=code in RETRIABLE_CODES,
+        retry_after_s=retry_after_s,
+    )
 
 
 def redact_detail(detail: str) -> str:
     """Return a provider's message in one line, bounded, without text that looks like a key."""
-    one_line = " ".join(detail.split())
+    one_line = " ".join(detail.encode(errors="replace").decode().split())
     return SECRET_PATTERN.sub("[hidden]", one_line)[:MAX_DETAIL_CHARS]
 
 

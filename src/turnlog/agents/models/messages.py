@@ -19,6 +19,8 @@ from turnlog.state.history import Message
 Body = dict[str, Any]
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+TEXT_DOCUMENT_TYPE = "text/plain"
+WEB_PREFIXES = ("https://", "http://")
 MAX_IMAGE_CHARS = 5 << 20  # the API's limit for one image, in base64
 LOCATION_FIELDS = ("cited_text", "document_index", "document_title")
 CITATION_FIELDS = {
@@ -126,15 +128,37 @@ async def _convert_result(part: ContentPart, read_blob: ReadBlob) -> ContentPart
 
 
 async def _convert_image(part: ContentPart, read_blob: ReadBlob) -> ContentPart:
-    source = await image_source(part["src"], part["media_type"], read_blob)
+    source = await image_source(part["src"], part.get("media_type", ""), read_blob)
     if isinstance(source, str):
         return {"type": "text", "text": source}
     return {"type": "image", "source": source}
 
 
+async def _convert_document(part: ContentPart, read_blob: ReadBlob) -> ContentPart:
+    source = await document_source(part["src"], read_blob)
+    if isinstance(source, str):
+        return {"type": "text", "text": source}
+    fields: ContentPart = {name: part[name] for name in ("title", "context") if name in part}
+    return {"type": "document", "source": source, **fields}
+
+
+async def document_source(src: str, read_blob: ReadBlob) -> Body | str:
+    """Return the source of a document for the API, or a text that says why it cannot be sent."""
+    if src.startswith(WEB_PREFIXES):
+        return {"type": "url", "url": src}
+    try:
+        blob = await read_blob(blob_name(src) or src)
+    except NotFound:
+        return "[a document that is no longer kept]"
+    if blob.media_type == TEXT_DOCUMENT_TYPE:
+        return {"type": "text", "media_type": blob.media_type, "data": blob.data.decode(errors="replace")}
+    data = base64.b64encode(blob.data).decode()
+    return {"type": "base64", "media_type": blob.media_type, "data": data}
+
+
 async def image_source(src: str, media_type: str, read_blob: ReadBlob) -> Body | str:
     """Return the source of an image for the API, or a text that says why it cannot be sent."""
-    if src.startswith(("https://", "http://")):
+    if src.startswith(WEB_PREFIXES):
         return {"type": "url", "url": src}
     if src.startswith("data:"):
         head, _, data = src.partition(",")
@@ -159,4 +183,5 @@ PART_CONVERTERS: dict[str, Callable[[ContentPart, ReadBlob], Awaitable[ContentPa
     "text": _convert_text,
     "tool_result": _convert_result,
     "image": _convert_image,
+    "document": _convert_document,
 }

@@ -66,17 +66,24 @@ class Request:
 
 
 class ModelError(TurnlogError):
-    """A model failed. `code` is the provider's or ours; `message` may be shown to users.
+    """A model failed. `code` is the provider's or ours; the messages may be shown to users.
 
-    Both are stored in the log; a code that the log would refuse becomes `model_failed`.
+    They are stored in the log; a code that the log would refuse becomes `model_failed`.
     """
 
     def __init__(
-        self, code: str, message: str, *, retriable: bool = False, retry_after_s: float | None = None
+        self,
+        code: str,
+        message: str,
+        *,
+        provider_message: str | None = None,
+        retriable: bool = False,
+        retry_after_s: float | None = None,
     ) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code if CODE_PATTERN.fullmatch(code) else MODEL_FAILED
         self.message = message.encode(errors="replace").decode()
+        self.provider_message = provider_message
         self.retriable = retriable
         self.retry_after_s = retry_after_s  # the provider's Retry-After
 

@@ -367,7 +367,12 @@ class AgentDriver:
 
     async def _fail_step(self, invocation: Invocation, reply: ReplyBuilder, error: ModelError) -> None:
         await self.wait_for_head()
-        problem = SessionError(code=error.code, message=error.message, retriable=error.retriable)
+        problem = SessionError(
+            code=error.code,
+            message=error.message,
+            provider_message=error.provider_message,
+            retriable=error.retriable,
+        )
         self._active_steps.discard(invocation.agent_id)
         await self._append(self._turn_loop.failure_events(invocation, reply, problem))
 

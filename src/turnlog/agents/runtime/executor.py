@@ -181,7 +181,7 @@ class Executor:
 
     async def _store_image(self, image: ImageContent) -> Image:
         name = await self._put_blob(image.data, image.media_type)
-        return Image(src=blob_url(name), media_type=image.media_type)
+        return Image(src=blob_url(name), media_type=image.media_type, size_bytes=len(image.data))
 
 
 class ToolCrash(Exception):

@@ -53,7 +53,7 @@ from turnlog.events import (
     UiMessage,
     UnknownPayload,
 )
-from turnlog.events.agent import StopReason
+from turnlog.events.agent import StopReason, strip_agent_prefix
 from turnlog.events.ui import Stop
 from turnlog.parse.reply import ReplyBuilder
 from turnlog.state.descriptions import describe_input
@@ -314,7 +314,7 @@ class TurnLoop:
         self._ending_agents.add(scope.agent_id or "")
         conflict = SessionError(code=ACTION_CONFLICT, message=VIEW_CHANGED_MESSAGE)
         return [
-            build_agent_start(agent, scope, via="prompt", prompt=None),
+            build_agent_start(agent, scope, via="prompt", conversation_id=self._conversation_id(queued_turn)),
             EventDraft(conflict, scope, "system"),
             EventDraft(AgentEnd(stop_reason="error"), scope, "system"),
         ]
@@ -324,8 +324,21 @@ class TurnLoop:
         target = trigger.target if isinstance(trigger, UiMessage) else None
         agent = self._agent_team.agent_for(queued_turn.scope.channel, target)
         scope = self._agent_scope(agent, queued_turn.scope, 0)
-        prompt = describe_input("", trigger) if trigger else None
-        return build_agent_start(agent, scope, via="prompt", prompt=prompt)
+        return build_agent_start(
+            agent,
+            scope,
+            via="prompt",
+            prompt=describe_input("", trigger) if trigger else None,
+            content=trigger.content if isinstance(trigger, UiMessage) else (),
+            conversation_id=self._conversation_id(queued_turn),
+        )
+
+    def _conversation_id(self, queued_turn: QueuedTurn) -> str | None:
+        """Return the id of the channel's conversation; None if the next agent's own id becomes it."""
+        known = self.tree.conversations.get(queued_turn.scope.channel or "")
+        if known is not None or not isinstance(queued_turn.trigger, UiMessage):
+            return known
+        return queued_turn.trigger.conversation_id
 
     def _agent_scope(self, agent: Agent, within: Scope, depth: int) -> Scope:
         """Build the scope of a new invocation in the turn and the channel of another scope."""
@@ -405,7 +418,9 @@ class TurnLoop:
         self._agent_counts[trace] = count + 1
 
         resumes = call.args.get("resume_agent_id")
-        has_valid_id = isinstance(resumes, str) and AGENT_ID_PATTERN.fullmatch(resumes)
+        conversation_id = None
+        if isinstance(resumes, str) and AGENT_ID_PATTERN.fullmatch(resumes):
+            conversation_id = self.tree.resumed_conversations.get(resumes) or strip_agent_prefix(resumes)
         start = build_agent_start(
             agent,
             self._agent_scope(agent, parent.scope, (parent.scope.depth or 0) + 1),
@@ -413,7 +428,8 @@ class TurnLoop:
             prompt=call.args["prompt"],
             parent_id=parent.agent_id,
             call_id=call.call_id,
-            resumes=resumes if has_valid_id else None,
+            resumes=resumes if conversation_id else None,
+            conversation_id=conversation_id,
         )
         return AppendEvents([start])
 
@@ -468,6 +484,10 @@ class TurnLoop:
         results = [ok_result(first, f"Handed over to {successor.name}.")]
         results += [error_result(call, "CANCELLED", "another agent has taken over") for call in others]
         handoff = AgentHandoff(to=successor.name, to_agent_id=scope.agent_id or "")
+        # only the successor of a root agent goes on with its conversation
+        conversation_id = None
+        if invocation.start.parent_id is None:
+            conversation_id = invocation.start.conversation_id or strip_agent_prefix(invocation.agent_id)
         start = build_agent_start(
             successor,
             scope,
@@ -475,6 +495,7 @@ class TurnLoop:
             prompt=str(first.args.get("prompt", "")),
             parent_id=invocation.start.parent_id,
             call_id=invocation.start.call_id,
+            conversation_id=conversation_id,
         )
         return [
             *[EventDraft(result, invocation.scope, "tool") for result in results],

@@ -24,11 +24,12 @@ MAX_OPEN_TURNS = 64  # without a result; a background task makes two
 
 
 class SentMessage(NamedTuple):
-    """A message written to stdin: its turn, its channel, the speaker of the answer, and its text."""
+    """A message written to stdin: its turn, channel, conversation and text, and the speaker of the answer."""
 
     trace_id: str
     channel: str | None = None
     speaker: str | None = None
+    conversation_id: str | None = None
     state: str = ""  # as the process reported it: queued, started
     text: str | None = None
 
@@ -88,7 +89,12 @@ class Turns:
 
         tools = [as_name(tool) for tool in as_list(line.get("tools"))]
         model = as_name(line.get("model"))
-        start = self._make_start(message, model=model, tools=tuple(tool for tool in tools if tool))
+        start = self._make_start(
+            message,
+            model=model,
+            tools=tuple(tool for tool in tools if tool),
+            conversation_id=message.conversation_id,
+        )
         self._agents.begin(start, agent)
         return agent
 

@@ -1,24 +1,30 @@
 """`POST /agent/run` and `POST /agent/tool_results`: a turn and its response in one request (protocol 8.3).
 
 The first sends a prompt, the second answers all calls that wait for the page. Both respond with the turn's
-events as a stream, in the dialect `blocks` by default, which ends with `[DONE]`. `agent_uuid` is the session
-id, as the response header `Turnlog-Session` gave it, or the id of an agent in it.
+events as a stream, in the dialect `blocks` by default, which ends with `[DONE]`. `agent_uuid` names the
+conversation: an id that the client chose, or the one in `meta_init`, or a session id. A chosen id is an alias
+of the caller alone: the same id of another principal names another session. Fields that the routes do not
+know are ignored, as document 003 does.
 """
 
+import re
 import time
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
 from starlette.requests import Request
 
 from turnlog.app import ClientEvent, Membership
-from turnlog.errors import BadInput, Conflict
+from turnlog.errors import BadInput, Conflict, NotFound, quote
 from turnlog.events import UiMessage
+from turnlog.events.agent import strip_agent_prefix
 from turnlog.events.payload import Name, Record
 from turnlog.ids import new_id
 from turnlog.server.auth.authentication import get_identity, get_session_creator
 from turnlog.server.openapi import Operation, post_route
-from turnlog.server.request_body import check_message_text, read_json_body
+from turnlog.server.prompt_content import MAX_PROMPT_BODY_BYTES, UserPrompt, check_prompt, store_prompt
+from turnlog.server.request_body import read_json_body
 from turnlog.server.routes.messages import MAX_EVENTS_PER_BODY
 from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
 from turnlog.server.session_access import SessionAccess
@@ -31,23 +37,28 @@ from turnlog.server.streaming.streams import (
     IteratorSource,
 )
 from turnlog.server.streaming.turn_response import TurnResponse
+from turnlog.state.content_parts import REPORTED_CONTENT
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.registry import DialectRequest
 
+# The membership in a session, and the name that the caller gave it, if that is how it was found.
+Conversation = tuple[Membership, str | None]
+CONVERSATION_ID_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-class RunBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    user_prompt: Any
+
+class RunBody(Record, frozen=True, kw_only=True):
+    user_prompt: UserPrompt
     agent_uuid: str | None = None
     agent_type: Name | None = None
 
 
-class ToolResultBody(msgspec.Struct, forbid_unknown_fields=True):
+class ToolResultBody(msgspec.Struct):
     tool_use_id: str
     content: Any
     is_error: bool = False
 
 
-class ToolResultsBody(msgspec.Struct, forbid_unknown_fields=True):
+class ToolResultsBody(msgspec.Struct):
     agent_uuid: str
     tool_results: Annotated[list[ToolResultBody], msgspec.Meta(max_length=MAX_EVENTS_PER_BODY)]
 
@@ -83,17 +94,17 @@ class AgentRoutes:
         """Send a prompt and stream its turn. Results of calls that the prompt cancelled come first."""
         sessions = self._access.sessions
         dialect_request = self._check_quota_and_dialect(request)
-        body = await read_json_body(request, RunBody)
-        text = check_message_text(to_text(body.user_prompt), "$.user_prompt")
-        message = UiMessage(text=text, target=body.agent_type)
+        body = await read_json_body(request, RunBody, MAX_PROMPT_BODY_BYTES)
+        prompt = check_prompt(body.user_prompt, "$.user_prompt")
+        membership, alias = await self._find_or_create(request, body.agent_uuid)
+        membership.require_member()
 
-        if body.agent_uuid is None:
-            creator = get_session_creator(request.scope)
-            self._access.rate_limiter.consume_session(creator, time.monotonic())
-            membership = await sessions.create(creator)
-        else:
-            membership = await self._find_membership(request, body.agent_uuid)
-
+        message = UiMessage(
+            text=prompt.text,
+            target=body.agent_type,
+            content=await store_prompt(sessions.log, membership.session_id, prompt),
+            conversation_id=alias,
+        )
         sent = await sessions.send(membership, message)
         first_seq = sent.seq - sent.cancelled_calls
         return await self._respond(request, membership, dialect_request, sent.turn, first_seq, sent.seq)
@@ -106,7 +117,10 @@ class AgentRoutes:
         sessions = self._access.sessions
         dialect_request = self._check_quota_and_dialect(request)
         body = await read_json_body(request, ToolResultsBody)
-        membership = await self._find_membership(request, body.agent_uuid)
+        found = await self._find_conversation(request, body.agent_uuid)
+        if found is None:
+            raise NotFound(f"no conversation {body.agent_uuid[:80]}")
+        membership, _ = found
 
         waiting = await sessions.list_frontend_calls(membership)
         call_ids = [result.tool_use_id for result in body.tool_results]
@@ -125,13 +139,40 @@ class AgentRoutes:
         _, turn = waiting[call_ids[0]]
         return await self._respond(request, membership, dialect_request, turn, seqs[0], seqs[-1])
 
-    async def _find_membership(self, request: Request, name: str) -> Membership:
-        """Return the caller's membership by a session id, or by the id of an agent as `meta_init` has it."""
-        if name.startswith("sess_"):
-            return await self._access.find_membership(request, name)
-        agent_id = f"agt_{name.removeprefix('agt_')}"
+    async def _find_or_create(self, request: Request, agent_uuid: str | None) -> Conversation:
+        """Return the conversation that a request names; a new one without a name or under a new name."""
+        sessions = self._access.sessions
+        found = await self._find_conversation(request, agent_uuid) if agent_uuid else None
+        if found is not None:
+            return found
+
+        creator = get_session_creator(request.scope)
+        self._access.rate_limiter.consume_session(creator, time.monotonic())
+        if not agent_uuid:
+            return await sessions.create(creator), None
+        alias = strip_agent_prefix(agent_uuid)
+        return await sessions.create_with_alias(creator, alias), alias
+
+    async def _find_conversation(self, request: Request, agent_uuid: str) -> Conversation | None:
+        """Return the conversation by a session id, an agent's id, or the caller's alias; None without one.
+
+        The id of an agent that the caller may not see is no different from one that does not exist.
+        """
+        if agent_uuid.startswith("sess_"):
+            return await self._access.find_membership(request, agent_uuid), None
+        name = strip_agent_prefix(agent_uuid)
+        if not name:
+            return None
+        if not CONVERSATION_ID_PATTERN.fullmatch(name):
+            problem = "expected 1 to 64 of A-Z a-z 0-9 _ -, as a UUID has"
+            raise BadInput(f"{problem}, got {quote(agent_uuid)}", "$.agent_uuid")
+
+        sessions = self._access.sessions
         principal = get_identity(request.scope).principal
-        return await self._access.sessions.get_membership_by_agent(principal, agent_id)
+        with suppress(NotFound):
+            return await sessions.get_membership_by_agent(principal, f"agt_{name}"), None
+        membership = await sessions.find_by_alias(principal, name)
+        return None if membership is None else (membership, name)
 
     def _check_quota_and_dialect(self, request: Request) -> DialectRequest:
         """Return the dialect of the response. Raise before anything is appended if it cannot be streamed."""
@@ -177,5 +218,7 @@ def to_text(value: Any) -> str:
 def to_tool_result(body: ToolResultBody, tool: str) -> dict[str, Any]:
     result = {"call_id": body.tool_use_id, "tool": tool, "ok": not body.is_error}
     if body.is_error:
-        return {**result, "error": {"code": "EXECUTION_ERROR", "message": to_text(body.content)}}
+        details = {REPORTED_CONTENT: body.content}
+        error = {"code": "EXECUTION_ERROR", "message": to_text(body.content), "details": details}
+        return {**result, "error": error}
     return {**result, "result": body.content}

@@ -29,6 +29,7 @@ from turnlog.server.metrics import Metrics
 from turnlog.server.openapi import Operation, get_route
 from turnlog.server.scope_keys import SESSION_KEY
 from turnlog.server.session_access import SessionAccess
+from turnlog.server.streaming.blob_images import BlobImages
 from turnlog.server.streaming.frames import (
     DONE_FRAME,
     HEARTBEAT_FRAME,
@@ -345,7 +346,10 @@ class EventStreamRoute:
             log = self._access.sessions.log
             make = partial(make_resumed_dialect, log, membership, dialect_request)
             covers = EventFilter(channels=membership.visible_channels).matches_turn_and_channel
-            self._projections[key] = DialectProjection(log, record, membership.app.catalog, make, covers)
+            images = BlobImages(log, record.session_id, dialect_request)
+            self._projections[key] = DialectProjection(
+                log, record, membership.app.catalog, make, covers, images.resolve
+            )
         return self._projections[key]
 
 

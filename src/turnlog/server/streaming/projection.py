@@ -20,7 +20,7 @@ from sys import intern
 from typing import NamedTuple
 
 from turnlog.errors import TurnlogError
-from turnlog.events import Catalog
+from turnlog.events import Catalog, Payload, UnknownPayload
 from turnlog.log import Log, Page, Row, SessionRecord
 from turnlog.log.filter import MATCH_ALL, EventFilter
 from turnlog.log.subscription import (
@@ -42,7 +42,10 @@ log = logging.getLogger("turnlog.server")
 
 MAX_WINDOW_BYTES = 1024 * 1024  # plus the frames of the newest page, so that live readers stay in the window
 LOOKUP_COST_BYTES = 32  # charged per event before the cursor: the spans of each are looked up
+LARGE_FRAME_BYTES = 4096  # such a frame has an image from the blob store, which is charged too
+MAX_CONVERTED_BYTES = 4 * 1024 * 1024  # of one step; a page of rows has at most 1 MiB, its images have more
 FRAME_OVERHEAD_BYTES = 200  # memory of a frame beside its data
+ResolvePayload = Callable[[Payload | UnknownPayload], Awaitable[Payload | UnknownPayload]]
 START_UNKNOWN: FramePosition = (math.inf, math.inf)
 
 
@@ -85,6 +88,7 @@ class DialectProjection:
     """The shared projection of one session in one dialect.
 
     `make_dialect(seq)` returns a dialect that can begin at this seq. `covers` selects the rows to convert.
+    `resolve` completes an event before it is converted.
     """
 
     def __init__(
@@ -94,12 +98,14 @@ class DialectProjection:
         catalog: Catalog,
         make_dialect: Callable[[int], Awaitable[Dialect]],
         covers: Callable[[Row], bool] = lambda _: True,
+        resolve: ResolvePayload | None = None,
     ) -> None:
         self._log = log
         self._record = record
         self._catalog = catalog
         self._make_dialect = make_dialect
         self._covers = covers
+        self._resolve = resolve
         self._window: deque[Frame] = deque()
         self._window_bytes = 0
         self._window_start = START_UNKNOWN  # every frame after this position is in the window
@@ -255,9 +261,13 @@ class DialectProjection:
         if catch_up.charge is not None:
             await catch_up.charge(rows.size_bytes)
         catch_up.is_caught_up = not rows
-        if rows:
-            catch_up.after_seq = rows[-1].seq
-        return self._convert(catch_up.dialect, rows)
+        frames, converted = await self._convert(catch_up.dialect, rows, 0)
+        if converted:
+            catch_up.after_seq = rows[converted - 1].seq
+        if catch_up.charge is not None:
+            large_frames = [len(frame.data) for frame in frames if len(frame.data) > LARGE_FRAME_BYTES]
+            await catch_up.charge(sum(large_frames))
+        return frames
 
     async def _follow(self) -> None:
         """Fill the window until the session is closed. An error ends the readers, which reconnect."""
@@ -281,12 +291,15 @@ class DialectProjection:
         self._window_start = (start_seq - 1, math.inf)
         self._wakeup.wake()
         async for rows in self._log.follow(session_id, start_seq - 1, epoch=self._record.epoch):
-            frames = self._convert(dialect, rows)
-            self._extend(frames)
+            converted = 0
+            while converted < len(rows):
+                frames, converted = await self._convert(dialect, rows, converted)
+                self._extend(frames)
+                self._last_seq = rows[converted - 1].seq
+                # Rows without frames are a silence for the readers: their heartbeats continue.
+                if frames:
+                    self._wakeup.wake()
             self._last_seq = rows.last
-            # Rows without frames are a silence for the readers: their heartbeats continue.
-            if frames:
-                self._wakeup.wake()
 
     def _extend(self, frames: list[Frame]) -> None:
         self._window.extend(frames)
@@ -296,16 +309,26 @@ class DialectProjection:
             self._window_bytes -= frame_size_bytes(oldest)
             self._window_start = (oldest.seq, math.inf)
 
-    def _convert(self, dialect: Dialect, rows: Page) -> list[Frame]:
+    async def _convert(self, dialect: Dialect, rows: Page, start: int) -> tuple[list[Frame], int]:
+        """Convert the rows from an index on. Return their frames and the index of the next row.
+
+        It stops when the frames are large, because each image of a row may have some MiB.
+        """
         frames: list[Frame] = []
-        for row, envelope in zip(rows, rows.envelopes(), strict=True):
+        size_bytes = 0
+        pairs = zip(rows, rows.envelopes(), strict=True)
+        for index, (row, envelope) in enumerate(islice(pairs, start, None), start):
             if not self._covers(row):
                 continue
-            messages = dialect.convert(envelope, self._catalog.decode_payload(envelope))
+            payload = self._catalog.decode_payload(envelope)
+            if self._resolve is not None:
+                payload = await self._resolve(payload)
+            messages = dialect.convert(envelope, payload)
             self.converted_count += 1
-            encoded = encode_frames(messages, row.seq, self._record.epoch)
             type_name = intern(row.type)  # every row has its own copy
-            frames += [
-                Frame(row.seq, index, data, type_name, row.depth) for index, data in enumerate(encoded)
-            ]
-        return frames
+            for chunk, data in enumerate(encode_frames(messages, row.seq, self._record.epoch)):
+                frames.append(Frame(row.seq, chunk, data, type_name, row.depth))
+                size_bytes += len(data)
+            if size_bytes > MAX_CONVERTED_BYTES:
+                return frames, index + 1
+        return frames, len(rows)

@@ -7,7 +7,7 @@ name of the parameter. A cursor is never wrong: see `parse_request_cursor`.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
@@ -21,7 +21,14 @@ from turnlog.wire.dialects.registry import DENSE_ID_DIALECTS, DIALECT_NAMES, Dia
 MAX_TYPES = 64  # names in one filter
 MAX_SESSIONS = 32  # on one stream
 MAX_DEPTH_DIGITS = 9
-FLAG_NAMES = tuple(name for name in BlocksOptions.__struct_fields__ if name != "ids")
+FLAG_VALUES = {"true": True, "false": False}
+OPTION_VALUES: dict[str, dict[str, Any]] = {
+    "stream_meta_history_and_tool_results": FLAG_VALUES,
+    "stream_tool_results": FLAG_VALUES,
+    "images": {"url": "url", "inline": "inline"},
+    "citations": {"chunks": "chunks", "whole": "whole"},
+    "ids": {"seq": "seq", "dense": "dense"},
+}
 
 
 class CursorGone(TurnlogError):
@@ -99,19 +106,11 @@ def parse_dialect_request(
     names = (*DIALECT_NAMES, *app_dialects)
     if name not in names:
         raise BadInput(f"expected one of the dialects {', '.join(names)}, got {quote(name)}", "dialect")
-    flags = {key: parse_flag(query[key], key) for key in FLAG_NAMES if key in query}
-    options = BlocksOptions(ids=parse_ids(query.get("ids", "seq"), name), **flags)
-    return DialectRequest(name, options, app_dialects.get(name))
-
-
-def parse_ids(text: str, dialect: str) -> Literal["seq", "dense"]:
-    if text == "seq":
-        return "seq"
-    if text != "dense":
-        raise BadInput(f"expected seq or dense, got {quote(text)}", "ids")
-    if dialect not in DENSE_ID_DIALECTS:
+    texts = {key: query[key] for key in BlocksOptions.__struct_fields__ if key in query}
+    options = parse_block_options(texts)
+    if options.ids == "dense" and name not in DENSE_ID_DIALECTS:
         raise BadInput(f"expected the dialect {' or '.join(DENSE_ID_DIALECTS)} with dense ids", "ids")
-    return "dense"
+    return DialectRequest(name, options, app_dialects.get(name))
 
 
 def parse_event_filter(query: QueryParams) -> EventFilter:
@@ -128,7 +127,12 @@ def parse_event_filter(query: QueryParams) -> EventFilter:
     return EventFilter(types, depth, query.get("turn") or None)
 
 
-def parse_flag(text: str, name: str) -> bool:
-    if text not in ("true", "false"):
-        raise BadInput(f"expected true or false, got {quote(text)}", name)
-    return text == "true"
+def parse_block_options(texts: Mapping[str, str]) -> BlocksOptions:
+    """Return the options that the texts name; raise `BadInput` with the name of a wrong one."""
+    values: dict[str, Any] = {}
+    for name, text in texts.items():
+        allowed = OPTION_VALUES[name]
+        if text not in allowed:
+            raise BadInput(f"expected {' or '.join(allowed)}, got {quote(text)}", name)
+        values[name] = allowed[text]
+    return BlocksOptions(**values)

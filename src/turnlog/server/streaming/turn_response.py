@@ -14,6 +14,7 @@ from turnlog.events import decode_envelope
 from turnlog.ids import now_ms
 from turnlog.log import Log, Page, Row, SessionRecord, envelope_json
 from turnlog.log.filter import MATCH_ALL, EventFilter
+from turnlog.server.streaming.blob_images import BlobImages
 from turnlog.server.streaming.frames import (
     DONE_FRAME,
     HEARTBEAT_INTERVAL_S,
@@ -22,6 +23,7 @@ from turnlog.server.streaming.frames import (
     last_cursor,
     position_of,
 )
+from turnlog.server.streaming.projection import LARGE_FRAME_BYTES
 from turnlog.server.streaming.query import last_complete_seq
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
@@ -55,6 +57,7 @@ class TurnResponse:
         self._start_seq = start_seq
         self._event_filter = event_filter._replace(turn=trace, channels=membership.visible_channels)
         self._dialect: Dialect | None = None  # None: the envelopes themselves
+        self._images: BlobImages | None = None
         self.tree = Tree()
 
     async def stream_frames(
@@ -68,6 +71,7 @@ class TurnResponse:
             seen: FramePosition = (last_complete_seq(at), math.inf)
         else:
             seen = position_of(at)
+            self._images = BlobImages(self._sessions.log, self._record.session_id, dialect_request)
             self._dialect = await make_dialect(
                 self._sessions.log, self._membership, dialect_request, self._start_seq
             )
@@ -87,7 +91,12 @@ class TurnResponse:
             async for page in pages:
                 frames: list[bytes] = []
                 for row in page:
-                    frames += self._frames_for(row, seen)
+                    new_frames = await self._frames_for(row, seen)
+                    frames += new_frames
+                    # images are not collected: each may have some MiB
+                    if any(len(frame) > LARGE_FRAME_BYTES for frame in new_frames):
+                        yield b"".join(frames)
+                        frames = []
                     if row.seq >= earliest_end_seq and self.tree.is_settled(self._trace):
                         yield b"".join(frames) + self._closing_frames()
                         return
@@ -98,7 +107,7 @@ class TurnResponse:
                     yield b"".join(frames)
                     beat_s = clock()
 
-    def _frames_for(self, row: Row, seen: FramePosition) -> list[bytes]:
+    async def _frames_for(self, row: Row, seen: FramePosition) -> list[bytes]:
         """Apply one event to the tree and the dialect; return its frames after the position `seen`."""
         envelope = decode_envelope(envelope_json(row))
         payload = self._membership.app.catalog.decode_payload(envelope)
@@ -113,6 +122,8 @@ class TurnResponse:
             return [Page([row], self._record.epoch).frames().data]
 
         # The dialect converts every event of the turn, because later events may refer to it.
+        if self._images is not None:
+            payload = await self._images.resolve(payload)
         messages = self._dialect.convert(envelope, payload)
         if not matches:
             return []

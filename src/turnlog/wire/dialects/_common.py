@@ -9,10 +9,6 @@ from turnlog.state.content_parts import result_text
 from turnlog.wire.chunks import chunk
 
 
-def strip_agent_prefix(agent_id: str) -> str:
-    return agent_id.removeprefix("agt_")
-
-
 def to_json_text(value: object) -> str:
     return msgspec.json.encode(value).decode()
 

@@ -25,6 +25,8 @@ class BlocksOptions(msgspec.Struct, frozen=True, kw_only=True):
     stream_meta_history_and_tool_results: bool = False
     stream_tool_results: bool = True
     ids: Literal["seq", "dense"] = "seq"
+    images: Literal["url", "inline"] = "url"  # inline: every image is a data URI, whatever its size
+    citations: Literal["chunks", "whole"] = "chunks"  # whole: a citation is one message, whatever its size
 
 
 DEFAULT_OPTIONS = BlocksOptions()

@@ -27,9 +27,10 @@ class OpenBlock:
 class BlockTracker:
     """The open blocks of one agent by id, and the positions of the output that it can retract."""
 
-    __slots__ = ("_output_count", "_positions", "has_output", "open")
+    __slots__ = ("_output_count", "_positions", "agent_id", "has_output", "open")
 
-    def __init__(self) -> None:
+    def __init__(self, agent_id: str = "") -> None:
+        self.agent_id = agent_id
         self.open: dict[str, OpenBlock] = {}
         self.has_output = False
         self._output_count = 0

@@ -32,20 +32,20 @@ from turnlog.events import (
     UnknownPayload,
 )
 from turnlog.state.content_parts import result_text
-from turnlog.wire.chunks import available_payload_bytes, chunk, encode_json_lossy
+from turnlog.wire.chunks import available_payload_bytes, chunk, encode_json_lossy, encode_whole
 from turnlog.wire.dialects._common import (
     call_args,
     call_kind,
     chunk_json,
-    strip_agent_prefix,
     to_json_text,
 )
+from turnlog.wire.dialects.agent_names import AgentNames
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions, HistoryLookup, no_history
 from turnlog.wire.dialects.block_tracker import BlockTracker, OpenBlock
 from turnlog.wire.dialects.blocks_meta import AgentMetaBuilder, awaited_calls, error_meta, files_meta
 
 MAX_TITLE_BYTES = 200  # of a title that leaves too little room for the cited text; the log has it whole
-MIN_CITED_TEXT_BYTES = 256  # room in every message of a citation; less would make many messages
+MIN_CITED_TEXT_BYTES = 64  # room in every message of a citation; less would make many messages
 
 CITATION_FIELDS = frozenset(Citation.__struct_fields__) - {"type", "cited_text", "encrypted_index"}
 TITLE_FIELDS = frozenset({"title", "document_title"})
@@ -57,7 +57,8 @@ class Blocks:
 
     def __init__(self, options: BlocksOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history) -> None:
         self._options = options
-        self._meta = AgentMetaBuilder(options, history)
+        self._names = AgentNames()
+        self._meta = AgentMetaBuilder(options, history, self._names)
         self._trackers: dict[str, BlockTracker] = {}  # by agent that has something open or retractable
 
     def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
@@ -65,13 +66,17 @@ class Blocks:
         if convert is None:
             return []
 
-        agent = strip_agent_prefix(envelope.agent_id or "")
-        tracker = self._trackers.get(agent)
+        agent_id = envelope.agent_id or ""
+        if isinstance(payload, AgentStart):
+            self._names.start(agent_id, payload)
+        tracker = self._trackers.get(agent_id)
         if tracker is None:
-            tracker = self._trackers[agent] = BlockTracker()
-        messages = convert(self, agent, tracker, payload)
+            tracker = self._trackers[agent_id] = BlockTracker(agent_id)
+        messages = convert(self, self._names.name_of(agent_id), tracker, payload)
         if not tracker.has_output and not tracker.open:
-            self._trackers.pop(agent, None)
+            self._trackers.pop(agent_id, None)
+        if isinstance(payload, AgentEnd):
+            self._names.end(agent_id)
         return messages
 
     def close(self) -> list[bytes]:
@@ -81,13 +86,13 @@ class Blocks:
     def idle(self) -> bool:
         return not self._trackers
 
-    def _agent_start(self, agent: str, _: BlockTracker, payload: AgentStart) -> list[bytes]:
-        return chunk_json("meta_init", agent, self._meta.build_init(agent, payload, "json"))
+    def _agent_start(self, agent: str, tracker: BlockTracker, payload: AgentStart) -> list[bytes]:
+        return chunk_json("meta_init", agent, self._meta.build_init(tracker.agent_id, payload, "json"))
 
     def _agent_end(self, agent: str, tracker: BlockTracker, payload: AgentEnd) -> list[bytes]:
-        del self._trackers[agent]
+        del self._trackers[tracker.agent_id]
         messages = encode_ends(agent, tracker.open.values())
-        meta = self._meta.build_final(agent, payload)
+        meta = self._meta.build_final(tracker.agent_id, payload)
         if meta is not None:
             messages += chunk_json("meta_final", agent, meta)
         return messages
@@ -120,7 +125,7 @@ class Blocks:
         messages = self._final_event("text", agent, tracker, payload)
         # Without a text the citations would be taken for those of the text before.
         if payload.text:
-            messages += encode_citations(agent, payload.citations)
+            messages += encode_citations(agent, payload.citations, self._options)
         return messages
 
     def _thinking(self, agent: str, tracker: BlockTracker, payload: AssistantThinking) -> list[bytes]:
@@ -216,29 +221,32 @@ def encode_tool_result(agent: str, payload: ToolResult) -> list[bytes]:
     messages = chunk("tool_result", agent, text, final=False, **names)
     for image in payload.images:
         fields = names | {"src": image.src, "media_type": image.media_type}
-        messages += chunk("tool_result_image", agent, "", final=False, **fields)
+        messages.append(encode_whole("tool_result_image", agent, "", final=False, **fields))
     return messages + chunk("tool_result", agent, "", final=True, **names)
 
 
-def encode_citations(agent: str, citations: tuple[Citation, ...]) -> list[bytes]:
+def encode_citations(agent: str, citations: tuple[Citation, ...], options: BlocksOptions) -> list[bytes]:
     """Return the citations of a text, to send after its final message. `index` joins the chunks of one."""
     messages: list[bytes] = []
     for index, citation in enumerate(citations):
         is_last = index == len(citations) - 1
-        fields = citation_fields(agent, citation, index)
-        messages += chunk("citation", agent, citation.cited_text, final=is_last, **fields)
+        fields: dict[str, Any] = {"citation_type": citation.type}
+        for key, value in msgspec.to_builtins(citation).items():
+            if key in CITATION_FIELDS:
+                fields[key] = value
+        if options.citations == "whole":
+            messages.append(encode_whole("citation", agent, citation.cited_text, final=is_last, **fields))
+        else:
+            fields = fit_citation_fields(agent, citation, {"citation_type": "", "index": index} | fields)
+            messages += chunk("citation", agent, citation.cited_text, final=is_last, **fields)
     return messages
 
 
-def citation_fields(agent: str, citation: Citation, index: int) -> dict[str, Any]:
-    """Return the fields of a citation that are set, as far as they leave room for the cited text.
+def fit_citation_fields(agent: str, citation: Citation, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a citation, as far as they leave room for the cited text.
 
     Titles are shortened first; then addresses are left out, because a part of an address leads nowhere.
     """
-    fields: dict[str, Any] = {"citation_type": citation.type, "index": index}
-    for key, value in msgspec.to_builtins(citation).items():
-        if key in CITATION_FIELDS:
-            fields[key] = value
     needed = min(MIN_CITED_TEXT_BYTES, len(encode_json_lossy(citation.cited_text)))
     if available_payload_bytes("citation", agent, fields) >= needed:
         return fields

@@ -1,12 +1,13 @@
 """The dialect `blocks-raw`: the events of the Anthropic Messages stream, rebuilt from the log.
 
-- Every message is one JSON object. The six kinds of the provider are sent for each completion of an agent,
-  with dense indexes, and carry one more key, `agent`. `message_delta` and `message_stop` follow once the
+- The six kinds of the provider are JSON objects. They are sent for each completion of an agent, with dense
+  indexes, and carry one more key, `agent`. `message_delta` and `message_stop` follow once the
   usage and the stop reason are known. A completion without content is not sent.
-- Other messages (`meta_init`, `tool_result`, `rollback`, ...) are those of `blocks`. A rollback counts
-  content blocks.
-- A text is stopped by its final event, which has the citations and the signature. If the agent writes
-  something else first, the block is stopped and its citations are sent as in `blocks`.
+- `meta_init`, `tool_result`, `awaiting_frontend_tools`, `meta_files`, `error` and `meta_final` are the tags
+  of `blocks-xml`. A rollback is that of `blocks` and counts content blocks.
+- A text is stopped by its final event, which has the citations and the signature. The stop repeats a text
+  with citations: readers take them from there. If the agent writes something else first, the block is stopped
+  and its citations are sent as in `blocks`.
 - The stop reason is null if the message was cut, and pause_turn if its agent continues without a call.
 - Deltas have at most 2048 bytes; what the provider sends whole is sent whole.
 """
@@ -38,19 +39,33 @@ from turnlog.events import (
     UnknownPayload,
     Usage,
 )
-from turnlog.state.content_parts import block_part, call_part, provider_result_part, redacted_thinking_part
+from turnlog.state.content_parts import (
+    block_part,
+    call_part,
+    message_part,
+    provider_result_part,
+    redacted_thinking_part,
+)
 from turnlog.wire.dialects._common import (
     call_args,
     chunk_json,
-    strip_agent_prefix,
     to_json_text,
     usage_json,
 )
+from turnlog.wire.dialects.agent_names import AgentNames
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions, HistoryLookup, no_history
 from turnlog.wire.dialects.block_tracker import BlockTracker, OpenBlock
-from turnlog.wire.dialects.blocks import encode_citations, encode_tool_result
-from turnlog.wire.dialects.blocks_meta import AgentMetaBuilder, awaited_calls, error_meta, files_meta
-from turnlog.wire.dialects.blocks_xml import split_to_fit
+from turnlog.wire.dialects.blocks import encode_citations
+from turnlog.wire.dialects.blocks_meta import AgentMetaBuilder
+from turnlog.wire.dialects.blocks_xml import (
+    encode_element,
+    encode_xml_await,
+    encode_xml_error,
+    encode_xml_files,
+    encode_xml_result,
+    pack_messages,
+    split_to_fit,
+)
 
 JsonObject = dict[str, Any]
 
@@ -92,18 +107,18 @@ class OpenRawMessage:
 class RawAgentState:
     """An agent from its start to its end. It writes its messages to `out`, which the dialect owns."""
 
-    id: str
+    name: str
     out: list[bytes]
+    tracker: BlockTracker
     model: str = ""
     running: bool = False
-    tracker: BlockTracker = field(default_factory=BlockTracker)
     open_message: OpenRawMessage = field(default_factory=OpenRawMessage)
 
     def write(self, type: str, **fields: Any) -> None:
         self.out.append(self.encode(type, **fields))
 
     def encode(self, type: str, **fields: Any) -> bytes:
-        return msgspec.json.encode({"type": type, **fields, "agent": self.id})
+        return msgspec.json.encode({"type": type, **fields, "agent": self.name})
 
     def start_message(self, event_id: str) -> None:
         """Open a message, unless one is open. A message is over once its usage is known."""
@@ -143,10 +158,15 @@ class RawAgentState:
 
         self.out += split_to_fit(text, encode_piece)
 
-    def end_block(self, index: int, final_deltas: Iterable[JsonObject] = ()) -> None:
+    def end_block(
+        self, index: int, final_deltas: Iterable[JsonObject] = (), content: JsonObject | None = None
+    ) -> None:
         for delta in final_deltas:
             self.write("content_block_delta", index=index, delta=delta)
-        self.write("content_block_stop", index=index)
+        if content is None:
+            self.write("content_block_stop", index=index)
+        else:
+            self.write("content_block_stop", index=index, content_block=content)
 
     def write_whole_block(
         self,
@@ -155,12 +175,13 @@ class RawAgentState:
         content: JsonObject,
         texts: dict[str, str],
         final_deltas: Iterable[JsonObject] = (),
+        whole_content: JsonObject | None = None,
     ) -> None:
         """Write a content block at once: its texts by the name of their delta, then the final deltas."""
         index = self.start_block(event_id, block_id, content)
         for name, text in texts.items():
             self.write_text_deltas(index, name, text)
-        self.end_block(index, final_deltas)
+        self.end_block(index, final_deltas, whole_content)
 
     def stop_blocks(self, blocks: Iterable[OpenBlock]) -> None:
         for block in blocks:
@@ -184,8 +205,9 @@ class BlocksRaw:
 
     def __init__(self, options: BlocksOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history) -> None:
         self._options = options
-        self._meta = AgentMetaBuilder(options, history)
-        self._agents: dict[str, RawAgentState] = {}
+        self._names = AgentNames()
+        self._meta = AgentMetaBuilder(options, history, self._names)
+        self._agents: dict[str, RawAgentState] = {}  # by agent id
         self._out: list[bytes] = []  # output of the event that is being converted
 
     def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
@@ -193,11 +215,17 @@ class BlocksRaw:
         if convert is None:
             return []
 
-        name = strip_agent_prefix(envelope.agent_id or "")
-        agent = self._agents.pop(name, None) or RawAgentState(name, self._out)
+        agent_id = envelope.agent_id or ""
+        if isinstance(payload, AgentStart):
+            self._names.start(agent_id, payload)
+        agent = self._agents.pop(agent_id, None)
+        if agent is None:
+            agent = RawAgentState(self._names.name_of(agent_id), self._out, BlockTracker(agent_id))
         convert(self, agent, envelope, payload)
+        if isinstance(payload, AgentEnd):
+            self._names.end(agent_id)
         if agent.running or agent.tracker.open:
-            self._agents[name] = agent
+            self._agents[agent_id] = agent
         else:
             # No later event would end the message of an agent that is not running.
             agent.finish_message(agent.open_message.stop_reason(without_calls="end_turn"))
@@ -217,19 +245,23 @@ class BlocksRaw:
     def idle(self) -> bool:
         return not self._agents
 
+    def _write_tags(self, parts: list[bytes]) -> None:
+        self._out += pack_messages(parts)
+
     def _agent_start(self, agent: RawAgentState, _: Envelope, payload: AgentStart) -> None:
         agent.running = True
         agent.model = payload.model or ""
-        self._out += chunk_json("meta_init", agent.id, self._meta.build_init(agent.id, payload, "raw"))
+        meta = self._meta.build_init(agent.tracker.agent_id, payload, "raw")
+        self._write_tags(encode_element(agent.name, "meta_init", {"data": to_json_text(meta)}))
 
     def _agent_end(self, agent: RawAgentState, _: Envelope, payload: AgentEnd) -> None:
         default = agent.open_message.stop_reason(without_calls="end_turn")
         agent.finish_message(PROVIDER_STOP_REASONS.get(payload.stop_reason, default))
         agent.running = False
         agent.tracker.open.clear()
-        meta = self._meta.build_final(agent.id, payload)
+        meta = self._meta.build_final(agent.tracker.agent_id, payload)
         if meta is not None:
-            self._out += chunk_json("meta_final", agent.id, meta)
+            self._write_tags(encode_element(agent.name, "meta_final", {"data": to_json_text(meta)}))
 
     def _agent_usage(self, agent: RawAgentState, _: Envelope, payload: AgentUsage) -> None:
         agent.open_message.usage = payload.usage
@@ -261,7 +293,8 @@ class BlocksRaw:
 
     def _message(self, agent: RawAgentState, envelope: Envelope, payload: AssistantMessage) -> None:
         deltas = [{"type": "citations_delta", "citation": citation} for citation in payload.citations]
-        self._final_event(agent, envelope, payload, EMPTY_CONTENT["text"], deltas)
+        whole_content = message_part(payload) if payload.citations else None
+        self._final_event(agent, envelope, payload, EMPTY_CONTENT["text"], deltas, whole_content)
 
     def _thinking(self, agent: RawAgentState, envelope: Envelope, payload: AssistantThinking) -> None:
         content = EMPTY_CONTENT["thinking"]
@@ -279,18 +312,21 @@ class BlocksRaw:
         payload: AssistantMessage | AssistantThinking,
         content: JsonObject,
         final_deltas: list[JsonObject],
+        whole_content: JsonObject | None = None,
     ) -> None:
         """End a streamed block, or write a block whose deltas were not sent."""
         block = agent.tracker.finish(payload.block_id)
         if block is not None and block.index is not None:
-            agent.end_block(block.index, final_deltas)
+            agent.end_block(block.index, final_deltas, whole_content)
         elif block is not None and block.has_started:
             # The block was stopped before its citations were known.
             if isinstance(payload, AssistantMessage):
-                self._out += encode_citations(agent.id, payload.citations)
+                self._out += encode_citations(agent.name, payload.citations, self._options)
         elif payload.text or final_deltas or "data" in content:
             texts = {content["type"]: payload.text} if payload.text else {}
-            agent.write_whole_block(envelope.id, payload.block_id, content, texts, final_deltas)
+            agent.write_whole_block(
+                envelope.id, payload.block_id, content, texts, final_deltas, whole_content
+            )
 
     def _assistant_block(self, agent: RawAgentState, envelope: Envelope, payload: AssistantBlock) -> None:
         agent.write_whole_block(envelope.id, payload.block_id, block_part(payload), {})
@@ -301,7 +337,7 @@ class BlocksRaw:
             agent.finish_message(None)  # the retry is another message
         agent.tracker.drop(payload.block_ids)
         if count:
-            self._out += chunk_json("rollback", agent.id, {"blocks": count})
+            self._out += chunk_json("rollback", agent.name, {"blocks": count})
 
     def _tool_call(self, agent: RawAgentState, envelope: Envelope, payload: ToolCall) -> None:
         content = call_part(payload) | {"input": {}}  # the arguments follow as deltas
@@ -314,13 +350,13 @@ class BlocksRaw:
     def _tool_result(self, agent: RawAgentState, envelope: Envelope, payload: ToolResult) -> None:
         if payload.kind is None:
             self._finish_calls(agent)
-            self._out += encode_tool_result(agent.id, payload)
+            self._write_tags(encode_xml_result(agent.name, payload))
         elif self._options.stream_tool_results:
             agent.write_whole_block(envelope.id, None, provider_result_part(payload), {})
 
     def _tool_await(self, agent: RawAgentState, _: Envelope, payload: ToolAwait) -> None:
         self._finish_calls(agent)
-        self._out += chunk_json("awaiting_frontend_tools", agent.id, awaited_calls(payload))
+        self._write_tags(encode_xml_await(agent.name, payload))
 
     def _finish_calls(self, agent: RawAgentState) -> None:
         """End the message that has the calls: results follow it."""
@@ -328,10 +364,10 @@ class BlocksRaw:
             agent.finish_message("tool_use")
 
     def _files(self, agent: RawAgentState, _: Envelope, payload: AssistantFiles) -> None:
-        self._out += chunk_json("meta_files", agent.id, files_meta(payload))
+        self._write_tags(encode_xml_files(agent.name, payload))
 
     def _error(self, agent: RawAgentState, _: Envelope, payload: SessionError) -> None:
-        self._out += chunk_json("error", agent.id, error_meta(payload))
+        self._write_tags(encode_xml_error(agent.name, payload))
 
 
 CONVERTERS: dict[type, Callable[[BlocksRaw, RawAgentState, Envelope, Any], None]] = {

@@ -32,6 +32,7 @@ DIALECT_FACTORIES: dict[str, DialectFactory] = {
     "office": Office,
     "agentic": Agentic,
 }
+BLOCK_DIALECTS = frozenset({"blocks", "blocks-xml", "blocks-raw"})
 DIALECT_NAMES = ("turnlog", *DIALECT_FACTORIES)
 CUSTOM_NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,63}")
 HEARTBEAT_ENCODERS: dict[str, HeartbeatEncoder] = {"office": encode_heartbeat}

@@ -1,0 +1,47 @@
+"""The parts of a prompt: texts, images and documents, as the client sent them and in its order.
+
+Binary content is a blob of the session; a part has its address. An address on the web is passed on to the
+model's provider, and never fetched by the server.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from turnlog.events.payload import Count, Name, Record
+
+# Printable ASCII without quotes and backslashes: it needs no escaping, and fits into one SSE message.
+Address = Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^[!#-\[\]-~]+$(?!\n)")]
+SizeBytes = Annotated[Count | None, Meta(description="The size of the blob.")]
+
+
+class PromptText(Record, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    text: str
+
+
+class PromptImage(Record, frozen=True, kw_only=True, tag_field="type", tag="image"):
+    src: Address
+    media_type: Name | None = None
+    size_bytes: SizeBytes = None
+
+
+class PromptDocument(Record, frozen=True, kw_only=True, tag_field="type", tag="document"):
+    src: Address
+    media_type: Name | None = None
+    size_bytes: SizeBytes = None
+    title: str | None = None
+    context: str | None = None
+
+
+PromptPart = PromptText | PromptImage | PromptDocument
+
+
+def describe_prompt(parts: tuple[PromptPart, ...]) -> str:
+    """Return the texts of a prompt, one per line, with a label for each image and document."""
+    return "\n".join([part.text if isinstance(part, PromptText) else f"[{label_of(part)}]" for part in parts])
+
+
+def label_of(part: PromptImage | PromptDocument) -> str:
+    if isinstance(part, PromptImage):
+        return "image"
+    return f"document: {part.title}" if part.title else "document"
