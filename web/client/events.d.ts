@@ -94,6 +94,8 @@ export interface SessionError {
   code: string;
   /** For people: no stack traces, no secrets. */
   message: string;
+  /** What the model's provider reported, without secrets. */
+  provider_message?: string;
   retriable?: boolean;
   terminal?: boolean;
 }
@@ -140,6 +142,33 @@ export interface UiMessage {
   channel?: string;
   /** The seat of the target in its team: names are not unique. */
   target_seat?: number;
+  /** The parts of a message that is more than a text. */
+  content?: Array<PromptText | PromptImage | PromptDocument>;
+  /** The id that the client gave the conversation; it counts before the first agent. */
+  conversation_id?: string;
+}
+
+export interface PromptText {
+  type: "text";
+  text: string;
+}
+
+export interface PromptImage {
+  type: "image";
+  src: string;
+  media_type?: string;
+  /** The size of the blob. */
+  size_bytes?: number;
+}
+
+export interface PromptDocument {
+  type: "document";
+  src: string;
+  media_type?: string;
+  /** The size of the blob. */
+  size_bytes?: number;
+  title?: string;
+  context?: string;
 }
 
 /** A person acted on a view, or gave the input that a call waits for. */
@@ -251,10 +280,14 @@ export interface AgentStart {
   call_id?: string;
   tools?: string[];
   prompt?: string;
+  /** The parts of a prompt that is more than a text. */
+  content?: Array<PromptText | PromptImage | PromptDocument>;
   /** The session id of the source itself. */
   source_session?: string;
   /** The ended agent whose conversation it continues. */
   resumes?: string;
+  /** The id of its conversation, the same in every turn; without it that of the agent. */
+  conversation_id?: string;
 }
 
 /** An invocation ended, for whatever reason. After a crash, recovery emits it. */
@@ -456,6 +489,8 @@ export interface ErrorInfo {
 export interface ImageInfo {
   src: string;
   media_type: string;
+  /** The size of the blob. */
+  size_bytes?: number;
 }
 
 /** The agent waits until the page answers these calls. Its backend calls are done. */
