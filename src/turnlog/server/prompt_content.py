@@ -50,21 +50,21 @@ class TextSource(msgspec.Struct, tag_field="type", tag="text"):
     media_type: str = TEXT_DOCUMENT_TYPE
 
 
-class TextBlock(msgspec.Struct, tag_field="type", tag="text"):
+class TextContentBlock(msgspec.Struct, tag_field="type", tag="text"):
     text: str
 
 
-class ImageBlock(msgspec.Struct, tag_field="type", tag="image"):
+class ImageContentBlock(msgspec.Struct, tag_field="type", tag="image"):
     source: Base64Source | UrlSource
 
 
-class DocumentBlock(msgspec.Struct, tag_field="type", tag="document"):
+class DocumentContentBlock(msgspec.Struct, tag_field="type", tag="document"):
     source: Base64Source | UrlSource | TextSource
     title: str | None = None
     context: str | None = None
 
 
-ContentBlock = TextBlock | ImageBlock | DocumentBlock
+ContentBlock = TextContentBlock | ImageContentBlock | DocumentContentBlock
 UserPrompt = str | list[ContentBlock] | dict[str, Any]
 
 
@@ -117,7 +117,7 @@ def convert_blocks(values: list[Any], path: str) -> list[ContentBlock]:
 
 
 def check_block(block: ContentBlock, path: str) -> CheckedBlock:
-    if isinstance(block, TextBlock):
+    if isinstance(block, TextContentBlock):
         return CheckedBlock(PromptText(text=block.text))
 
     source = block.source
@@ -127,14 +127,14 @@ def check_block(block: ContentBlock, path: str) -> CheckedBlock:
     if isinstance(source, UrlSource):
         src = check_web_address(source.url, f"{path}.source.url")
     else:
-        allowed = IMAGE_TYPES if isinstance(block, ImageBlock) else DOCUMENT_TYPES
+        allowed = IMAGE_TYPES if isinstance(block, ImageContentBlock) else DOCUMENT_TYPES
         if media_type not in allowed:
             problem = f"expected one of {', '.join(sorted(allowed))}, got {quote(str(media_type))}"
             raise BadInput(problem, f"{path}.source.media_type")
         data = decode_source(source, f"{path}.source.data")
 
     size_bytes = None if data is None else len(data)
-    if isinstance(block, ImageBlock):
+    if isinstance(block, ImageContentBlock):
         image = PromptImage(src=src, media_type=media_type, size_bytes=size_bytes)
         return CheckedBlock(image, data)
     document = PromptDocument(

@@ -354,24 +354,24 @@ def split_model_text(text: str, *, is_last: bool = False) -> tuple[str, str]:
 
 
 def encode_model_text(text: str) -> bytes:
-    return escape_lines_and_backslashes(text).encode()
+    return escape_breaks_and_backslashes(text).encode()
 
 
-def escape_lines(text: str) -> str:
+def escape_line_breaks(text: str) -> str:
     """Return a text on one line: every line break is a backslash and `n`."""
     return _LINE_END.sub(r"\\n", text)
 
 
-def escape_lines_and_backslashes(text: str) -> str:
-    return escape_lines(text.replace("\\", "\\\\"))
+def escape_breaks_and_backslashes(text: str) -> str:
+    return escape_line_breaks(text.replace("\\", "\\\\"))
 
 
 def encode_cdata(text: str) -> bytes:
-    return cdata_section(escape_lines(text)).encode()
+    return cdata_section(escape_line_breaks(text)).encode()
 
 
 def encode_escaped_cdata(text: str) -> bytes:
-    return cdata_section(escape_lines_and_backslashes(text)).encode()
+    return cdata_section(escape_breaks_and_backslashes(text)).encode()
 
 
 def split_cdata(text: str, encode: Callable[[str], bytes]) -> list[bytes]:
