@@ -11,8 +11,8 @@ import anthropic
 from tests.e2e.provider import Answer, Provider, serving
 from tests.support.limits import HANG_S
 from turnlog.agents.models import AnthropicModel, ModelError, Request
-from turnlog.events import Payload
-from turnlog.parse.reply import ReplyBuilder
+from turnlog.events import Payload, Vocabulary
+from turnlog.parse.reply import ReplyBuilder, tag_parser_factory
 from turnlog.state.history import Message
 
 WAIT_S = HANG_S
@@ -47,6 +47,7 @@ def new_reply() -> ReplyBuilder:
     counts = {"blk_": count(1), "call_": count(1)}
     return ReplyBuilder(
         lambda prefix: f"{prefix}{next(counts[prefix])}",
+        tag_parser_factory(Vocabulary("none", [])),
         executor_for=lambda tool: "frontend" if tool == "confirm" else "backend",
     )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -218,9 +219,12 @@ def test_pictures_and_files_are_messages_of_their_own(server: Server) -> None:
     base = {"type", "agent", "final", "delta"}
     images = [message for message in messages if message["type"] == "tool_result_image"]
     logged = [result for result in bodies(events, "tool.result") if result.get("images")]
-    assert [(image["name"], image["src"]) for image in images] == [
-        (result["tool"], result["images"][0]["src"]) for result in logged
-    ]
+    assert [image["name"] for image in images] == [result["tool"] for result in logged]
+    for image, result in zip(images, logged, strict=True):
+        address = result["images"][0]["src"]
+        data = server.get(f"/{address}")[1]
+        assert image["src"] in (address, f"data:image/png;base64,{b64encode(data).decode()}")
+    assert {image["src"][:5] for image in images} == {"data:", "api/b"}, "one fits, one does not"
     assert all(set(image) == base | {"id", "name", "src", "media_type"} for image in images)
     [files] = [message for message in messages if message["type"] == "meta_files"]
     assert (set(files), files["final"]) == (base, True)
@@ -322,7 +326,8 @@ def test_a_question_outlives_the_server_and_its_pictures_do_too(tmp_path: Path) 
         assert open_things(reader.events) == NOTHING
         assert reader.events[-1]["payload"]["files"][0]["filename"] == "flight-plan.txt"
         blocks = put_together(server, session, reader.events).blocks
-        images = [image["src"] for block in blocks for held in block.results for image in held.images]
-        assert len(images) == 2
+        assert sum(len(held.images) for block in blocks for held in block.results) == 2
+        results = bodies(reader.events, "tool.result")
+        images = [image["src"] for result in results for image in result.get("images", ())]
         kept = [server.get(f"/{address}") for address in images]
         assert all(status == 200 and data.startswith(b"\x89PNG\r\n\x1a\n") for status, data in kept)

@@ -12,8 +12,9 @@ import anthropic
 import msgspec
 import pytest
 
-from turnlog.events import CATALOG, ErrorInfo, ParseReject, Payload
+from turnlog.events import CATALOG, ErrorInfo, ParseReject, Payload, Vocabulary
 from turnlog.parse import MessagesParser, ReplyBuilder
+from turnlog.parse.reply import tag_parser_factory
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "parse" / "messages_api.json").read_text())[
     "vectors"
@@ -91,6 +92,7 @@ def parser() -> MessagesParser:
     counts = {"blk_": count(1), "call_": count(1)}
     reply = ReplyBuilder(
         lambda prefix: f"{prefix}{next(counts[prefix])}",
+        tag_parser_factory(Vocabulary("none", [])),
         executor_for=lambda tool: "frontend" if tool == "confirm" else "backend",
     )
     return MessagesParser(reply)
