@@ -224,7 +224,6 @@ def test_pictures_and_files_are_messages_of_their_own(server: Server) -> None:
         address = result["images"][0]["src"]
         data = server.get(f"/{address}")[1]
         assert image["src"] in (address, f"data:image/png;base64,{b64encode(data).decode()}")
-    assert {image["src"][:5] for image in images} == {"data:", "api/b"}, "one fits, one does not"
     assert all(set(image) == base | {"id", "name", "src", "media_type"} for image in images)
     [files] = [message for message in messages if message["type"] == "meta_files"]
     assert (set(files), files["final"]) == (base, True)
