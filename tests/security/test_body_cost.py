@@ -50,9 +50,9 @@ def is_decoded_on_the_loop(monkeypatch: pytest.MonkeyPatch, size: int) -> list[b
     threads = list[threading.Thread]()
     decode = strict_json.decode_strict_json
 
-    def recording(data: bytes, kind: type[Any]) -> Any:
+    def recording(data: bytes, kind: type[Any], *limit: int) -> Any:
         threads.append(threading.current_thread())
-        return decode(data, kind)
+        return decode(data, kind, *limit)
 
     monkeypatch.setattr(strict_json, "decode_strict_json", recording)
 

@@ -66,7 +66,7 @@ def test_calls_under_the_alias_of_another_principal_cannot_be_answered(client: T
     assert ask(client, "ada", "/agent/tool_results", tool_results=results)[0] == 200
 
 
-def test_alias_without_its_principal_would_lead_to_the_other_session(
+def test_control_alias_without_its_principal_leads_to_the_other_session(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: an id that is not bound to the principal leads bob to ada's session, which refuses him."""
