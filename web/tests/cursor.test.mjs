@@ -73,5 +73,8 @@ test("covers is false from and to an end whose place is not known", () => {
 });
 
 test("parseInt of a cursor is its seq", () => {
-  assert.deepEqual(["18:57c58c72", "18.3:57c58c72", "18"].map((text) => parseInt(text, 10)), [18, 18, 18]);
+  assert.deepEqual(
+    ["18:57c58c72", "18.3:57c58c72", "18"].map((text) => parseInt(text, 10)),
+    [18, 18, 18],
+  );
 });
