@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 from msgspec import NODEFAULT, inspect
 
-from turnlog.events import CATALOG, Envelope, EventType, Scope, encode_envelope
+from turnlog.events import Envelope, EventType, Scope, encode_envelope
 from turnlog.events import payload as base
+from turnlog.vocabularies import FULL_CATALOG
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "events.md"
@@ -154,10 +155,12 @@ def type_section(kind: EventType) -> list[str]:
 def family_sections() -> Iterator[str]:
     """One section per module, in the order of the catalog."""
     family = ""
-    for kind in CATALOG:
+    for kind in FULL_CATALOG:
         if kind.payload_class.__module__ != family:
             family = kind.payload_class.__module__
-            yield from (f"## {family.rpartition('.')[2]}\n", doc(sys.modules[family]))
+            # The vocabulary of an optional package has the package's name.
+            title = family.removesuffix(".events").rpartition(".")[2]
+            yield from (f"## {title}\n", doc(sys.modules[family]))
         yield from type_section(kind)
 
 
@@ -180,7 +183,7 @@ def records(shape: inspect.Type) -> Iterator[type[Any]]:
 def record_sections() -> Iterator[str]:
     """One section per record, in the order of first use."""
     users: dict[type[Any], dict[str, None]] = {}
-    for kind in CATALOG:
+    for kind in FULL_CATALOG:
         for record in records(inspect.type_info(kind.payload_class)):
             users.setdefault(record, {})[f"`{kind.name}`"] = None
     yield "## Records\n"
@@ -196,9 +199,9 @@ def record_sections() -> Iterator[str]:
 
 def envelope_sections() -> Iterator[str]:
     """The envelope with an example."""
-    kind = CATALOG.get_event_type("tool.call")
+    kind = FULL_CATALOG.get_event_type("tool.call")
     scope = Scope(trace_id="tr_1", agent_id="agt_1", agent_name="Researcher", depth=1)
-    event = CATALOG.build_event(
+    event = FULL_CATALOG.build_event(
         kind.name, kind.payload_class.EXAMPLE, id="evt_1", origin="model", scope=scope
     )
     line = encode_envelope(event, session_id="sess_1", seq=42, ts_ms=1767875696789)
@@ -219,10 +222,10 @@ Facts = dict[str, Any]
 
 def snapshot() -> Facts:
     """Everything the catalog declares, by name, each with what may not change."""
-    payloads = [kind.payload_class for kind in CATALOG]
+    payloads = [kind.payload_class for kind in FULL_CATALOG]
     _, shapes = msgspec.json.schema_components([Envelope, *payloads], ref_template="{name}")
     facts: Facts = {}
-    for kind in CATALOG:
+    for kind in FULL_CATALOG:
         facts[kind.name] = {"live": kind.payload_class.LIVE, "legacy": kind.payload_class.LEGACY}
         facts.update(field_facts(kind.name, shapes.pop(kind.payload_class.__name__)))
     for title, shape in shapes.items():

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from inspect import Parameter, signature
+from types import ModuleType
 from typing import Any, get_args
 
 import pytest
@@ -11,9 +12,10 @@ from msgspec import inspect
 
 from tests.generate_docs import Facts, gained, lost, recorded, records, snapshot
 from tests.support.tables import for_each_row
-from turnlog import events
+from turnlog import events, team
 from turnlog.errors import InvalidEvent
-from turnlog.events import CORE, TEAM, Catalog, Envelope, EventType, Origin
+from turnlog.events import CORE, Catalog, Envelope, EventType, Origin
+from turnlog.team.events import TEAM
 from turnlog_examples.broker.events import BROKER
 
 KINDS = [*CORE, *TEAM, *BROKER]
@@ -96,14 +98,16 @@ def test_names_are_unique() -> None:
 
 
 def test_every_payload_is_exported() -> None:
-    for kind in (*CORE, *TEAM):
-        assert kind.payload_class.__name__ in events.__all__
-        assert getattr(events, kind.payload_class.__name__) is kind.payload_class
+    for vocabulary, package in ((CORE, events), (TEAM, team)):
+        for kind in vocabulary:
+            assert kind.payload_class.__name__ in package.__all__
+            assert getattr(package, kind.payload_class.__name__) is kind.payload_class
 
 
-def test_every_exported_name_is_there() -> None:
-    assert len(set(events.__all__)) == len(events.__all__)
-    assert all(hasattr(events, name) for name in events.__all__)
+@for_each_row("package", [events, team])
+def test_every_exported_name_is_there(package: ModuleType) -> None:
+    assert len(set(package.__all__)) == len(package.__all__)
+    assert all(hasattr(package, name) for name in package.__all__)
 
 
 def test_nothing_is_removed_or_retyped() -> None:

@@ -13,7 +13,8 @@ import pytest
 from msgspec import inspect, structs
 
 from tests.support.tables import for_each_row
-from turnlog.events import CORE, TEAM, Catalog, Envelope
+from turnlog.events import CORE, Catalog, Envelope
+from turnlog.team.events import TEAM
 from turnlog_examples.broker.events import BROKER, TAXONOMY
 
 SEEDS = Path(__file__).parent / "vectors" / "seeds"

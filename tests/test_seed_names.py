@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from tests.support.tables import for_each_row
-from turnlog.events import CATALOG
+from turnlog.vocabularies import FULL_CATALOG
 
 ROOT = Path(__file__).parent.parent
 NAMES: dict[str, list[str]] = json.loads((ROOT / "tests" / "vectors" / "seeds" / "names.json").read_text())
@@ -46,4 +46,4 @@ def test_every_name_of_a_document_is_mapped(seed: str) -> None:
 
 
 def test_every_event_of_the_vocabulary_is_mapped_to() -> None:
-    assert set(CATALOG.types) - named(0) == set()
+    assert set(FULL_CATALOG.types) - named(0) == set()

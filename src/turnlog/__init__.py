@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from turnlog.errors import TurnlogError
-from turnlog.events import CATALOG, Catalog, Envelope, Event, Origin, Payload, Scope, View, Vocabulary
+from turnlog.events import Catalog, Envelope, Event, Origin, Payload, Scope, View, Vocabulary
 from turnlog.ids import new_id
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ def event(
 
     An application's events are built by its own `Catalog`.
     """
-    return CATALOG.build_event(what, data, id=id or new_id("evt_"), origin=origin, scope=scope)
+    from turnlog.vocabularies import FULL_CATALOG  # loads parsers and dialects with the first event
+
+    return FULL_CATALOG.build_event(what, data, id=id or new_id("evt_"), origin=origin, scope=scope)
 
 
 def __getattr__(name: str) -> Any:

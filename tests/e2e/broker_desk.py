@@ -14,8 +14,9 @@ from tests.e2e.examples import over, read
 from tests.e2e.harness import Reader, Server, running
 from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_S
-from turnlog.events import CORE, TEAM, Catalog, decode_envelope
+from turnlog.events import CORE, Catalog, decode_envelope
 from turnlog.state.fold import Item
+from turnlog.team.events import TEAM
 from turnlog_examples.broker.events import BROKER
 
 APPS = "tests.e2e.broker_apps:"

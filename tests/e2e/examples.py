@@ -9,11 +9,11 @@ from typing import Any
 from tests.e2e.harness import TURNLOG, Reader, Server
 from tests.support.limits import HANG_S
 from turnlog.client.assembler import Assembler
-from turnlog.events import CATALOG
+from turnlog.vocabularies import FULL_CATALOG
 from turnlog.wire.sse import ServerSentEvent
 
 APPS = "tests.e2e.example_apps:"
-LIVE = {kind.name for kind in CATALOG if kind.payload_class.LIVE}
+LIVE = {kind.name for kind in FULL_CATALOG if kind.payload_class.LIVE}
 BOTH = "&dialect=blocks&stream_meta_history_and_tool_results=true&stream_tool_results=true"
 
 

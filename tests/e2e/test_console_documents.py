@@ -12,9 +12,9 @@ import turnlog
 from tests.e2e.console import context_of, opened
 from tests.e2e.harness import Server, running
 from turnlog.events.process import SessionMember
-from turnlog.events.team import ArtifactWrite
 from turnlog.events.tool import ToolCall, ToolResult
 from turnlog.events.ui import UiMessage
+from turnlog.team.events import ArtifactWrite
 
 SESSION = "sess_files"
 PAGE = "<h1>Ships</h1><script>document.title = 'run'</script>"

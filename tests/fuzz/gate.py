@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from turnlog.errors import BadInput
-from turnlog.events import CATALOG
 from turnlog.events.strict_json import MAX_JSON_DEPTH, decode_strict_json
+from turnlog.vocabularies import FULL_CATALOG
 
 MAX_MESSAGE_CHARS = 600  # a sentence, a path and what the input begins with
 MAX_GROWTH = 8  # `9e15` is written as `9000000000000000.0`
-TYPES = [kind.payload_class for kind in CATALOG]
+TYPES = [kind.payload_class for kind in FULL_CATALOG]
 ANYTHING: Any = Any
 
 

@@ -19,16 +19,12 @@ from turnlog.client.assembler import Assembler
 from turnlog.log import open_log
 from turnlog.state.content_parts import result_text
 from turnlog.state.history import History
+from turnlog.vocabularies import DIALECTS
 from turnlog.wire import sse
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import DONE, BlocksOptions
 from turnlog.wire.dialects.blocks import Blocks
-from turnlog.wire.dialects.registry import (
-    DIALECT_FACTORIES,
-    DialectRequest,
-    DialectWithHistory,
-    encode_frames,
-)
+from turnlog.wire.dialects.registry import DialectRequest, DialectWithHistory, encode_frames
 
 quick = examples(13)
 thorough = examples(25)
@@ -69,7 +65,7 @@ def begun(wanted: DialectRequest, items: list[Item], start: int) -> DialectWithH
 def test_a_reader_that_comes_back_misses_and_repeats_nothing(
     name: str, legal: Legal, asked: BlocksOptions, cuts: list[int]
 ) -> None:
-    items, wanted = legal.items, DialectRequest(name, asked)
+    items, wanted = legal.items, DIALECTS.request(name, asked)
     whole = convert(DialectWithHistory(wanted), items)
     for cut in cuts:
         seq, number, _ = whole[cut % len(whole)]
@@ -87,7 +83,7 @@ def test_a_reader_that_comes_back_misses_and_repeats_nothing(
 def test_between_turns_nothing_is_kept_and_a_response_ends(
     name: str, legal: Legal, asked: BlocksOptions
 ) -> None:
-    dialect = DIALECT_FACTORIES[name](asked, History().messages)
+    dialect = DIALECTS.definitions[name].factory(asked, History().messages)
     begins = {first for first, _ in legal.turns}
     for envelope, payload in legal.items:
         if envelope.seq in begins:
@@ -101,7 +97,7 @@ def test_between_turns_nothing_is_kept_and_a_response_ends(
 @quick
 @given(legal=logs(), asked=options, cut=st.integers(0, 2**16))
 def test_a_response_may_end_anywhere(name: str, legal: Legal, asked: BlocksOptions, cut: int) -> None:
-    told = DialectWithHistory(DialectRequest(name, asked))
+    told = DialectWithHistory(DIALECTS.request(name, asked))
     convert(told, legal.items[: cut % (len(legal.items) + 1)])
     *ends, done = told.close()
     assert done == DONE
@@ -111,7 +107,7 @@ def test_a_response_may_end_anywhere(name: str, legal: Legal, asked: BlocksOptio
 @thorough
 @given(legal=logs(), asked=options)
 def test_every_message_of_blocks_is_complete_and_small(legal: Legal, asked: BlocksOptions) -> None:
-    for placed in convert(DialectWithHistory(DialectRequest("blocks", asked)), legal.items):
+    for placed in convert(DialectWithHistory(DIALECTS.request("blocks", asked)), legal.items):
         assert list(json.loads(placed.message))[:4] == ["type", "agent", "final", "delta"]
         assert len(placed.message) <= MAX_MESSAGE_BYTES
         assert b"\n" not in placed.message
@@ -162,13 +158,13 @@ def test_the_reader_has_what_the_log_says(legal: Legal) -> None:
     wanted = standing({agent: [item for item in mine if item[0] != "other"] for agent, mine in said.items()})
     told = [
         placed.message
-        for placed in convert(DialectWithHistory(DialectRequest("blocks", BlocksOptions())), legal.items)
+        for placed in convert(DialectWithHistory(DIALECTS.request("blocks", BlocksOptions())), legal.items)
     ]
     assert spoken(told) == wanted
     told = [
         placed.message
         for placed in convert(
-            DialectWithHistory(DialectRequest("blocks", BlocksOptions())), pruned(legal.items)
+            DialectWithHistory(DIALECTS.request("blocks", BlocksOptions())), pruned(legal.items)
         )
     ]
     assert spoken(told) == wanted, "the deltas are gone"
@@ -183,7 +179,7 @@ def test_the_reader_has_what_the_log_says(legal: Legal) -> None:
 def test_python_and_javascript_read_a_log_alike(
     ask: Ask, legal: Legal, asked: BlocksOptions, back: list[tuple[int, int]]
 ) -> None:
-    placed = convert(DialectWithHistory(DialectRequest("blocks", asked)), legal.items)
+    placed = convert(DialectWithHistory(DIALECTS.request("blocks", asked)), legal.items)
     messages = sent(placed)
     for cut, count in back:  # a reader that comes back gets some of it again
         at = cut % len(messages)
@@ -205,7 +201,7 @@ def sent(placed: list[Placed]) -> list[tuple[str, str]]:
 @quick
 @given(legal=logs(), cuts=st.lists(st.integers(0, 2**20), max_size=8))
 def test_frames_come_back_as_they_were_however_they_are_cut(name: str, legal: Legal, cuts: list[int]) -> None:
-    placed = convert(DialectWithHistory(DialectRequest(name, BlocksOptions())), legal.items)
+    placed = convert(DialectWithHistory(DIALECTS.request(name, BlocksOptions())), legal.items)
     body = b"".join(sse.encode(one.message, id=f"{one.seq}.{one.number}:k1") for one in placed)
     places = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
     decoder = sse.Decoder()

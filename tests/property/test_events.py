@@ -16,7 +16,6 @@ from tests.support.examples import examples
 from tests.support.random_views import TREES
 from turnlog.errors import BadInput
 from turnlog.events import (
-    CATALOG,
     Envelope,
     EventType,
     Scope,
@@ -29,12 +28,13 @@ from turnlog.events import (
 from turnlog.events.envelope import format_timestamp
 from turnlog.events.payload import MAX_NAME_BYTES
 from turnlog.ids import uuid7
+from turnlog.vocabularies import FULL_CATALOG
 from turnlog_examples.broker.events import BROKER
 
 EVERY = examples(11)
 MANY = examples(63)
 
-KINDS = [*CATALOG, *BROKER]
+KINDS = [*FULL_CATALOG, *BROKER]
 VALUE: Any = Any
 YEAR_10000_MS = 253402300800000
 
@@ -126,7 +126,7 @@ def test_an_envelope_is_one_line_and_is_read_as_it_was_written(
     args: dict[str, Any], text: str, scope: Scope, event_id: str, session_id: str, seq: int, ts_ms: int
 ) -> None:
     data = {"call_id": "a", "tool": "b", "args": args, "incomplete": text}
-    event = CATALOG.build_event("tool.call", data, id=f"evt_{event_id}", origin="model", scope=scope)
+    event = FULL_CATALOG.build_event("tool.call", data, id=f"evt_{event_id}", origin="model", scope=scope)
     line = encode_envelope(event, session_id=f"sess_{session_id}", seq=seq, ts_ms=ts_ms)
     again = decode_envelope(line)
     assert not set(line) & set(b"\r\n")
@@ -134,7 +134,7 @@ def test_an_envelope_is_one_line_and_is_read_as_it_was_written(
     assert place == (event.type, event.id, seq, format_timestamp(ts_ms), f"sess_{session_id}", event.origin)
     assert Scope(**{name: getattr(again, name) for name in Scope.__struct_fields__}) == scope
     assert bytes(again.payload) == event.body
-    assert CATALOG.decode_payload(again) == event.payload
+    assert FULL_CATALOG.decode_payload(again) == event.payload
     assert to_json(again) == line
 
 
@@ -151,11 +151,11 @@ def stored(name: str, payload: bytes) -> bytes:
 
 
 @MANY
-@given(NAMES.filter(lambda name: name not in CATALOG.types), JSON, st.booleans())
+@given(NAMES.filter(lambda name: name not in FULL_CATALOG.types), JSON, st.booleans())
 def test_an_unknown_type_survives_byte_for_byte(name: str, value: Any, spaced: bool) -> None:
     body = json.dumps(value, separators=(" ,  ", " : ") if spaced else None).encode()
     envelope = decode_envelope(stored(name, body))
-    kept = CATALOG.decode_payload(envelope)
+    kept = FULL_CATALOG.decode_payload(envelope)
     assert isinstance(kept, UnknownPayload)
     assert bytes(kept.data) == body
     assert to_json(envelope) == stored(name, body)
@@ -167,8 +167,8 @@ def test_an_unknown_field_survives_byte_for_byte(extra: dict[str, Any], escaped:
     body = json.dumps({"later": extra, "text": "hi", "more": [extra]}, ensure_ascii=escaped).encode()
     envelope = decode_envelope(stored("ui.message", body))
     assert (
-        CATALOG.decode_payload(envelope)
-        == CATALOG.build_event("ui.message", {"text": "hi"}, id="evt_1").payload
+        FULL_CATALOG.decode_payload(envelope)
+        == FULL_CATALOG.build_event("ui.message", {"text": "hi"}, id="evt_1").payload
     )
     assert to_json(envelope) == stored("ui.message", body)
 
@@ -224,7 +224,7 @@ def survives(data: bytes, kind: Any) -> None:
 @MANY
 @given(
     st.binary(max_size=60) | PIECES,
-    st.sampled_from([VALUE, Envelope, *(kind.payload_class for kind in CATALOG)]),
+    st.sampled_from([VALUE, Envelope, *(kind.payload_class for kind in FULL_CATALOG)]),
 )
 @example(b"", VALUE)
 @example(b"[" * 100_000, VALUE)

@@ -13,13 +13,14 @@ from tests.support.folds import apply_events, fold_documents
 from tests.support.random_logs import Legal, expected, logs, pruned
 from tests.support.written_logs import Item, log
 from turnlog import events as ev
-from turnlog.events import team, ui
+from turnlog.events import ui
 from turnlog.events.agent import strip_agent_prefix
 from turnlog.state.snapshot import dump, load
 from turnlog.state.tree import scope_without_actor
+from turnlog.team.events import ArtifactWrite, RosterJoin, RosterMember, RosterStatus, ScreenCommand
 from turnlog.team.roster import Roster
+from turnlog.vocabularies import DIALECTS
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, Dialect, no_history
-from turnlog.wire.dialects.registry import DIALECT_FACTORIES, EARLIER_EVENT_TYPES
 
 quick = examples(14)
 EACH = pytest.mark.parametrize("name", ["office", "agentic"])
@@ -28,7 +29,7 @@ Placed = tuple[int, int, bytes]  # a seq, the number within the event, and the m
 seats = st.integers(0, 8)
 names = st.sampled_from(["Lyra", "Mira", "Nils"])
 members = st.builds(
-    team.RosterMember, name=names, status=st.sampled_from(["alive", "idle", "shutdown"]), seat=seats
+    RosterMember, name=names, status=st.sampled_from(["alive", "idle", "shutdown"]), seat=seats
 )
 sleepers = st.builds(
     ui.WakeAgent,
@@ -45,15 +46,15 @@ commands = st.one_of(
     st.builds(ui.Stop),
 )
 lives: st.SearchStrategy[ev.Payload] = st.one_of(
-    st.builds(ev.RosterJoin, name=names, seat=seats),
-    st.builds(ev.RosterStatus, agents=st.lists(members, max_size=4).map(tuple)),
+    st.builds(RosterJoin, name=names, seat=seats),
+    st.builds(RosterStatus, agents=st.lists(members, max_size=4).map(tuple)),
     st.builds(ev.UiCommand, command=commands),
     st.just(ev.ProcessEnd(process="model", reason="process_crash", exit_code=137)),
     st.just(ev.ProcessStart(process="model", pid=2)),
     st.just(ev.ProcessEnd(process="server", reason="server_shutdown")),
     st.just(ev.ProcessStart(process="server", pid=1)),
-    st.just(ev.ScreenCommand(command="FACE happy", expression="happy")),
-    st.just(ev.ArtifactWrite(filename="a.html", path="memory/a.html", is_new=True, size_bytes=1)),
+    st.just(ScreenCommand(command="FACE happy", expression="happy")),
+    st.just(ArtifactWrite(filename="a.html", path="memory/a.html", is_new=True, size_bytes=1)),
 )
 
 
@@ -74,14 +75,14 @@ def team_logs(draw: st.DrawFn) -> Legal:
 
 
 def fresh(name: str) -> Dialect:
-    return DIALECT_FACTORIES[name](DEFAULT_OPTIONS, no_history)
+    return DIALECTS.definitions[name].factory(DEFAULT_OPTIONS, no_history)
 
 
 def resumed(name: str, before: list[Item]) -> Dialect:
     """A dialect that goes on after these events, as the server makes it."""
     dialect = fresh(name)
     for envelope, payload in reversed(before):
-        if envelope.type in EARLIER_EVENT_TYPES.get(name, ()) and not envelope.depth:
+        if envelope.type in DIALECTS.definitions[name].earlier_types and not envelope.depth:
             dialect.convert(envelope, payload)
             break
     return dialect

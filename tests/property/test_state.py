@@ -15,15 +15,16 @@ from tests.support.written_logs import Item, entry
 from turnlog import events as ev
 from turnlog.events import AgentEnd, AgentUsage
 from turnlog.events.agent import strip_agent_prefix
-from turnlog.events.team import ArtifactMeta, RosterMember
 from turnlog.events.ui import ButtonClick
-from turnlog.state.documents import Documents, is_document_visible
+from turnlog.state.derived_documents import is_document_visible
 from turnlog.state.history import Conversation, History, Message
 from turnlog.state.meters import Meters
 from turnlog.state.pending import build_pending_report
 from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
 from turnlog.state.tree import Tree
+from turnlog.team.documents import Documents
+from turnlog.team.events import TEAM, ArtifactMeta, ArtifactWrite, RosterJoin, RosterMember, RosterStatus
 
 FOLDS: list[Any] = [Tree, Transcript, Meters, Documents]
 some = examples(17)
@@ -36,7 +37,7 @@ class Agree(ev.Payload, frozen=True, kw_only=True):
     granted: bool
 
 
-CATALOG = ev.Catalog(ev.CORE, ev.TEAM, ev.Vocabulary("broker", [Agree]))
+CATALOG = ev.Catalog(ev.CORE, TEAM, ev.Vocabulary("broker", [Agree]))
 names, seats = st.sampled_from(["Lyra", "Otto"]), st.integers(0, 2)
 members = st.builds(
     RosterMember, name=names, status=st.sampled_from(["alive", "idle", "shutdown"]), seat=seats
@@ -44,9 +45,9 @@ members = st.builds(
 metas = st.builds(ArtifactMeta, description=st.none() | names, chapter=st.none() | names)
 written = {"filename": names, "path": names, "is_new": st.booleans(), "size_bytes": seats}
 BESIDE: st.SearchStrategy[ev.Payload] = st.one_of(  # what may stand anywhere in a log
-    st.builds(ev.RosterJoin, name=names, seat=seats, soul=names),
-    st.builds(ev.RosterStatus, agents=st.lists(members, max_size=3).map(tuple)),
-    st.builds(ev.ArtifactWrite, meta=st.none() | metas, **written),
+    st.builds(RosterJoin, name=names, seat=seats, soul=names),
+    st.builds(RosterStatus, agents=st.lists(members, max_size=3).map(tuple)),
+    st.builds(ArtifactWrite, meta=st.none() | metas, **written),
     st.builds(ev.ProcessStart, process=st.sampled_from(["server", "model"]), pid=seats),
     st.just(ev.ProcessEnd(process="model", reason="process_crash")),
     st.just(ev.UiAction(action=ButtonClick(button_id="b1"))),

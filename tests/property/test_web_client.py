@@ -15,12 +15,12 @@ from tests.support.random_views import NEARLY, TREES, Tree, scenes
 from tests.support.written_logs import Item, entry
 from turnlog.events import AssistantView, UiAction, View
 from turnlog.events.view_nodes import find_view_error
-from turnlog.state.documents import Documents
 from turnlog.state.meters import Meters
 from turnlog.state.pending import build_pending_report
 from turnlog.state.transcript import Transcript, TranscriptEntry
 from turnlog.state.tree import Tree as AgentTree
 from turnlog.state.view_actions import ActionProblem, OpenViews, validate_action
+from turnlog.team.documents import Documents
 
 some = examples(18)
 NUMBER = re.compile(r"-?\d[\d.]*(e[+-]?\d+)?")

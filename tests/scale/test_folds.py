@@ -28,11 +28,11 @@ from turnlog.events import (
     UnknownPayload,
     Usage,
 )
-from turnlog.state.documents import Documents
 from turnlog.state.history import History
 from turnlog.state.meters import Meters
 from turnlog.state.transcript import Transcript
 from turnlog.state.tree import Tree
+from turnlog.team.documents import Documents
 
 EVENTS = 1_000
 Shape = Callable[[int], list[Item]]

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 from tests.security.console_payloads import CALM, SHARP, Attacks
 from turnlog import Agent, App, Vocabulary, tool
 from turnlog.agents import ReplyBuilder, Request, ToolContext
-from turnlog.events import CORE, TEAM, Catalog, Envelope, Payload
+from turnlog.events import CORE, Catalog, Envelope, Payload
 from turnlog.events.agent import Usage
 from turnlog.events.payload import ANY_ORIGIN
+from turnlog.team.events import TEAM
 
 ARGUMENTS = 10  # drawings of arguments
 STEP_S = 0.018  # more than a frame: each is drawn

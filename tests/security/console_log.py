@@ -42,14 +42,6 @@ from turnlog.events.block import BlockEnd, BlockStart
 from turnlog.events.envelope import UnknownPayload
 from turnlog.events.parse import ParseReject
 from turnlog.events.process import ProcessStart, SessionError, SessionMember, SessionTitle
-from turnlog.events.team import (
-    ArtifactMeta,
-    ArtifactWrite,
-    JobSuggest,
-    RosterJoin,
-    RosterOffer,
-    ScreenCommand,
-)
 from turnlog.events.tool import (
     ApprovalRequest,
     AwaitedCall,
@@ -74,6 +66,14 @@ from turnlog.events.view_nodes import (
     TextField,
 )
 from turnlog.log import Log
+from turnlog.team.events import (
+    ArtifactMeta,
+    ArtifactWrite,
+    JobSuggest,
+    RosterJoin,
+    RosterOffer,
+    ScreenCommand,
+)
 
 BATCH = 200  # events of one append
 POLLUTION = {"__proto__": {"polluted": 1}, "constructor": {"prototype": {"polluted": 1}}}

@@ -11,8 +11,9 @@ from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolContext, ToolUse, WaitForInput
 from turnlog.agents.runtime import user_input
 from turnlog.app import Roles, client_events
-from turnlog.events import CORE, TEAM, EventType
+from turnlog.events import CORE, EventType
 from turnlog.state.history import Message
+from turnlog.team.events import TEAM
 
 METADATA = "http://169.254.169.254/latest/meta-data/"
 

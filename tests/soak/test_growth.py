@@ -30,11 +30,11 @@ from tests.support.folds import apply_events
 from tests.support.written_logs import Item
 from tests.unit.app.test_derived import filled
 from turnlog.log import Log, MemoryStore
-from turnlog.state.documents import Documents
 from turnlog.state.history import History
 from turnlog.state.meters import Meters
 from turnlog.state.transcript import Transcript
 from turnlog.state.tree import Tree
+from turnlog.team.documents import Documents
 
 FACTOR = 4
 MOST_TIMES = 2.5 * FACTOR  # a square takes 16 times

@@ -29,9 +29,10 @@ from tests.support.written_logs import entry, scope
 from turnlog import Agent, App, events, open_log
 from turnlog.agents import ReplyBuilder, Request
 from turnlog.app import LOCAL, ClientEvent, Sessions
-from turnlog.events import CATALOG, Envelope, EventType, Payload, UiMessage
+from turnlog.events import Envelope, EventType, Payload, UiMessage
 from turnlog.parse import AgentStreamParser, ParsedText, TagEvent, strip_event_tags
 from turnlog.state.history import History, Message
+from turnlog.vocabularies import FULL_CATALOG
 from turnlog_examples.broker.events import BROKER
 
 
@@ -227,7 +228,7 @@ def test_request_decision_is_a_legacy_type_that_is_still_read() -> None:
 
 
 def test_no_type_and_no_envelope_has_a_version() -> None:
-    assert not [name for name in (*CATALOG.types, *BROKERS.types) if re.search(r"v\d|version", name)]
+    assert not [name for name in (*FULL_CATALOG.types, *BROKERS.types) if re.search(r"v\d|version", name)]
     assert "version" not in Envelope.__struct_fields__
 
 

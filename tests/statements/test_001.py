@@ -10,9 +10,10 @@ from tests.statements.room import body, of_type, opened, result_count, saying, t
 from turnlog import Agent, App, open_log
 from turnlog.agents import Scripted, ToolUse
 from turnlog.app import Sessions
-from turnlog.events import CATALOG, AgentEnd, AgentHandoff, Envelope, decode_envelope
+from turnlog.events import AgentEnd, AgentHandoff, Envelope, decode_envelope
 from turnlog.log import envelope_json
 from turnlog.state.history import Message
+from turnlog.vocabularies import FULL_CATALOG
 from turnlog_examples.pipeline import make_team
 
 
@@ -60,7 +61,7 @@ def test_a_reader_can_leave_out_sub_agents_by_depth(tree: list[Envelope]) -> Non
 
 
 def test_the_types_of_a_turn_are_a_declared_set(tree: list[Envelope]) -> None:
-    assert {event.type for event in tree} <= set(CATALOG.types)
+    assert {event.type for event in tree} <= set(FULL_CATALOG.types)
 
 
 def test_the_conversation_is_kept_as_long_as_the_session() -> None:

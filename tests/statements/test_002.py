@@ -11,7 +11,8 @@ import pytest
 import turnlog
 from turnlog import Scope
 from turnlog.errors import InvalidEvent
-from turnlog.events import CATALOG, EventType, Origin, encode_envelope
+from turnlog.events import EventType, Origin, encode_envelope
+from turnlog.vocabularies import FULL_CATALOG
 
 ENTRY = {"measured_at": "2026-01-08", "weight_lbs": 187.6}
 ROW = {"measured_at": "2026-01-08T12:00:00-05:00", "weight_lbs": 187.6, "notes": ""}
@@ -50,7 +51,7 @@ def test_what_a_page_sends_needs_no_trace(name: str, origin: Origin, payload: An
     assert "trace_id" not in written(name, origin, payload, None)
 
 
-@pytest.mark.parametrize("kind", list(CATALOG), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", list(FULL_CATALOG), ids=lambda kind: kind.name)
 def test_every_event_has_the_common_envelope(kind: EventType) -> None:
     payload = msgspec.convert(kind.payload_class.EXAMPLE, kind.payload_class)
     origins: tuple[Origin, ...] = ("system", "model", "ui", "tool")

@@ -19,11 +19,12 @@ from turnlog.agents import Scripted, ToolUse
 from turnlog.agents.models.scripted import Files
 from turnlog.events import CATALOG, Envelope, Payload
 from turnlog.state.history import Message
+from turnlog.vocabularies import DIALECTS
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES, chunk
 from turnlog.wire.dialects.base import BlocksOptions
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_xml import BlocksXml
-from turnlog.wire.dialects.registry import DialectRequest, DialectWithHistory
+from turnlog.wire.dialects.registry import DialectWithHistory
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "wire" / "blocks.json").read_text())["cases"]
 SAID = {case["name"]: case["messages"] for case in VECTORS}  # what `blocks` says: shown by its own tests
@@ -176,7 +177,7 @@ def run() -> list[Envelope]:
 
 def projected(happened: list[Envelope], **options: Any) -> list[tuple[str, Any]]:
     """The messages of a session, each with the origin of its event."""
-    dialect = DialectWithHistory(DialectRequest("blocks", BlocksOptions(**options)))
+    dialect = DialectWithHistory(DIALECTS.request("blocks", BlocksOptions(**options)))
     converted = [(event.origin, dialect.convert(event, CATALOG.decode_payload(event))) for event in happened]
     return [(origin, json.loads(message)) for origin, messages in converted for message in messages]
 

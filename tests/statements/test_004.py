@@ -20,11 +20,12 @@ from tests.test_seed_names import NAMES, mapping
 from turnlog import Agent, App
 from turnlog.agents import Scripted
 from turnlog.app import Principal
-from turnlog.events import CATALOG, UiMessage, decode_envelope
+from turnlog.events import UiMessage, decode_envelope
 from turnlog.log import envelope_json
 from turnlog.server import create_app
 from turnlog.server.auth.credentials import BuiltinAuth, hash_token
-from turnlog.wire.dialects.office import Office
+from turnlog.team.office import Office
+from turnlog.vocabularies import FULL_CATALOG
 from turnlog.wire.sse import Decoder
 
 ARCHITECTURE = harness.ROOT / "docs/architecture.md"
@@ -48,7 +49,7 @@ def test_the_22_event_types_in_8_categories_are_said_by_the_vocabulary() -> None
     for row in mapping():
         for name in re.findall(r"`([^`]+)`", row[6]):
             homes.setdefault(name, set()).update(re.findall(r"`(\w+\.\w+)`", row[0]))
-    assert {home for name in names for home in homes[name]} <= set(CATALOG.types)
+    assert {home for name in names for home in homes[name]} <= set(FULL_CATALOG.types)
     assert [name for name in names if not homes[name]] == ["heartbeat"], "that one is on the wire only"
 
 
@@ -118,7 +119,7 @@ def test_the_speaker_of_a_message_is_who_is_signed_in() -> None:
             await room.sessions.send(seat, UiMessage(text="Hello"))
             rows = await room.log.read(seat.session_id)
             [sent] = [decode_envelope(envelope_json(row)) for row in rows if row.type == "ui.message"]
-            [message] = Office().convert(sent, CATALOG.decode_payload(sent))
+            [message] = Office().convert(sent, FULL_CATALOG.decode_payload(sent))
             return json.loads(message)["speakerName"]
 
     assert [asyncio.run(play(Principal(name))) for name in ("ada", "bob")] == ["ada", "bob"]

@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.claude_vectors import bytes_of, counting
 from tests.support.written_logs import entry
 from turnlog.parse import CliParser
-from turnlog.wire.dialects.office import Office
+from turnlog.team.office import Office
 
 TOOLS = ("Read", "Write", "Edit", "Bash", "Glob", "Grep")
 USES = [

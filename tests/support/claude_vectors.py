@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
-from turnlog.events import CORE, TEAM, Catalog, EventDraft, ParseReject, decode_envelope, encode_envelope
+from turnlog.events import CORE, Catalog, EventDraft, ParseReject, decode_envelope, encode_envelope
 from turnlog.parse.claude.lines import CLAUDE_CLI, Line
 from turnlog.parse.claude.parser import CliParser
 from turnlog.parse.claude.turns import SentMessage
 from turnlog.state.tree import Tree
+from turnlog.team.events import TEAM
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "claude_cli"
 VECTORS: list[dict[str, Any]] = [

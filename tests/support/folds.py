@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
-from turnlog.state.documents import DerivedDocument, Documents
+from turnlog.state.derived_documents import DerivedDocument
 from turnlog.state.fold import Fold, Item
 from turnlog.state.history import Conversation, History, Message
+from turnlog.team.documents import Documents
 
 F = TypeVar("F", bound=Fold)
 

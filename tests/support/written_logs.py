@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from turnlog.events import (
-    CATALOG,
     Catalog,
     Envelope,
     Event,
@@ -18,6 +17,7 @@ from turnlog.events import (
     decode_envelope,
     encode_envelope,
 )
+from turnlog.vocabularies import FULL_CATALOG
 
 Item = tuple[Envelope, Payload | UnknownPayload]
 
@@ -29,7 +29,7 @@ def scope(agent_id: str, depth: int = 0, trace_id: str = "tr_1") -> Scope:
     return Scope(trace_id=trace_id, agent_id=agent_id, agent_name=agent_id.upper(), depth=depth)
 
 
-def place(event: Event, seq: int, catalog: Catalog = CATALOG) -> Item:
+def place(event: Event, seq: int, catalog: Catalog = FULL_CATALOG) -> Item:
     """An event at its seq."""
     envelope = decode_envelope(
         encode_envelope(event, session_id="sess_1", seq=seq, ts_ms=1_767_875_696_000 + seq)
@@ -41,7 +41,7 @@ def entry(
     payload: Payload,
     at: Scope = Scope(),  # noqa: B008
     seq: int = 0,
-    catalog: Catalog = CATALOG,
+    catalog: Catalog = FULL_CATALOG,
 ) -> Item:
     """One event of a log, from whoever may emit it."""
     kind = catalog.get_event_type(catalog.get_type_name(type(payload)))
@@ -80,4 +80,6 @@ def vector_event(fields: Mapping[str, Any], seq: int) -> Event:
 
 def closing_log(closings: Iterable[EventDraft], seq: int) -> list[Item]:
     """The closing events in the log, from a seq on; the catalog has to take them."""
-    return [place(item.build(CATALOG, "evt_unused"), seq + number) for number, item in enumerate(closings)]
+    return [
+        place(item.build(FULL_CATALOG, "evt_unused"), seq + number) for number, item in enumerate(closings)
+    ]

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 import turnlog
 from turnlog.cli import TurnlogGroup, main
 from turnlog.errors import NotFound
-from turnlog.events import CATALOG
+from turnlog.vocabularies import FULL_CATALOG
 
 COMMANDS = {
     "assemble", "backup", "chat", "convert", "demo", "export", "import", "new", "parse", "prune", "schema",
@@ -55,7 +55,7 @@ def test_schema_of_everything() -> None:
     assert result.exit_code == 0
     document = json.loads(result.output)
     assert "session_id" in document["envelope"]["$defs"]["Envelope"]["properties"]
-    assert set(document["payloads"]) == set(CATALOG.types)
+    assert set(document["payloads"]) == set(FULL_CATALOG.types)
 
 
 def test_schema_of_no_type_lists_what_there_is() -> None:

@@ -10,8 +10,8 @@ from rich.text import Text
 from turnlog import open_log
 from turnlog.app import state_at
 from turnlog.errors import CallerError, TurnlogError
-from turnlog.events import CORE, TEAM, Catalog
-from turnlog.team import TeamMember
+from turnlog.events import CORE, Catalog
+from turnlog.team import TEAM, TeamMember
 from turnlog_examples.office.floor import REDUCERS, Floor
 
 STATES = {"alive": "green", "hatching": "yellow", "sleeping": "dim"}

@@ -9,22 +9,21 @@ from typing import Any
 
 from msgspec import Struct, field, structs
 
-from turnlog.events import (
-    AgentEnd,
-    AgentStart,
+from turnlog.events import AgentEnd, AgentStart, Envelope, ProcessEnd, ProcessStart, UiCommand
+from turnlog.state import Reducers
+from turnlog.team import (
+    NO_CHANNEL,
+    SEAT_COUNT,
     ArtifactWrite,
-    Envelope,
     JobSuggest,
-    ProcessEnd,
-    ProcessStart,
+    Roster,
     RosterJoin,
     RosterOffer,
     RosterStatus,
     ScreenCommand,
-    UiCommand,
+    Team,
+    TeamMember,
 )
-from turnlog.state import Reducers
-from turnlog.team import NO_CHANNEL, SEAT_COUNT, Roster, Team, TeamMember
 
 HOME = 4  # Julian's own seat, in the middle of the grid
 SHOWN = 20  # commands and offers; the log has all of them

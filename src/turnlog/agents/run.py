@@ -29,8 +29,6 @@ from turnlog.agents.runtime.user_input import (
 )
 from turnlog.errors import CallerError, StoreError, TurnlogError
 from turnlog.events import (
-    CORE,
-    TEAM,
     AgentEnd,
     AgentHandoff,
     AgentStart,
@@ -46,6 +44,7 @@ from turnlog.ids import new_id, now_ms
 from turnlog.log import Log, MemoryStore, envelope_json
 from turnlog.parse.claude.lines import CLAUDE_CLI
 from turnlog.state.tree import Tree
+from turnlog.vocabularies import VOCABULARIES
 
 FAILED_REASONS = ("error", "cancelled", "timeout")
 DRIVER_CHECK_INTERVAL_S = 1.0  # of silence, after which `run` checks that the driver still works
@@ -62,7 +61,7 @@ class SessionHandle:
         vocabulary: Vocabulary | None,
         roles: Collection[str],
     ) -> None:
-        vocabularies = [CORE, TEAM]
+        vocabularies = [*VOCABULARIES]
         runtime: AgentTeam | ClaudeCode
         if isinstance(agent, ClaudeCode):
             vocabularies.append(CLAUDE_CLI)

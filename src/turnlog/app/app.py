@@ -8,13 +8,13 @@ from turnlog.agents import Agent
 from turnlog.agents.agent import AgentTeam
 from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.errors import CallerError, quote
-from turnlog.events import CORE, TEAM, Catalog, Payload, Vocabulary
+from turnlog.events import Catalog, Payload, Vocabulary
 from turnlog.events.roles import OWNER, SERVER_ROLES
 from turnlog.parse.claude.lines import CLAUDE_CLI
 from turnlog.state.fold import Reducers
 from turnlog.state.rules import Phase, Rule
+from turnlog.vocabularies import DIALECTS, VOCABULARIES
 from turnlog.wire.dialects.base import DialectFactory
-from turnlog.wire.dialects.registry import check_dialect_names
 
 GUEST = "guest"  # the role of invited members if an application has no channels
 TURN_LIMIT_S = 600.0  # as long as one request to a provider may take
@@ -82,7 +82,7 @@ class App:
         self.rules = tuple(rules)
         self.title_of = title_of
         self.vocabulary = vocabulary
-        vocabularies = [CORE, TEAM]
+        vocabularies = [*VOCABULARIES]
         if self.claude_code:
             vocabularies.append(CLAUDE_CLI)
         if vocabulary is not None:
@@ -97,7 +97,7 @@ class App:
         self.title = title or name
         self.guide = read_guide(name, guide)
         self.suggestions = tuple(suggestions)
-        self.dialects = check_dialect_names(dialects)
+        self.dialects = DIALECTS.extend(dialects)
         self.untitled = untitled
 
     @property

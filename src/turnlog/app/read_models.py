@@ -20,15 +20,16 @@ from msgspec import Raw
 
 from turnlog.app.code_version import code_fingerprint
 from turnlog.errors import BadInput, NotFound
-from turnlog.events import CATALOG, Catalog, Envelope, Payload, UnknownPayload, decode_envelope
+from turnlog.events import Catalog, Envelope, Payload, UnknownPayload, decode_envelope
 from turnlog.log import Document, Log, Row, SessionRecord, Store, envelope_json
-from turnlog.state.documents import Documents
 from turnlog.state.fold import Fold, Reducers, fold, guard_reducers
 from turnlog.state.meters import Meters
 from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
 from turnlog.state.tree import Tree
+from turnlog.team.documents import Documents
 from turnlog.team.roster import Roster
+from turnlog.vocabularies import FULL_CATALOG
 
 STATE = "state"
 DOCUMENTS = "documents"
@@ -431,7 +432,7 @@ class DocumentUpdate:
             if row.seq <= self.seq:
                 continue
             envelope = decode_envelope(envelope_json(row))
-            for document in self.documents_fold.apply(envelope, CATALOG.decode_payload(envelope)):
+            for document in self.documents_fold.apply(envelope, FULL_CATALOG.decode_payload(envelope)):
                 self.documents[document.id] = Document(self.session_id, *document)
             self.seq = row.seq
             self.events += 1

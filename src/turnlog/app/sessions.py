@@ -70,7 +70,7 @@ from turnlog.events.envelope import format_timestamp
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
 from turnlog.log import Document, ListPosition, Log, SessionRecord, envelope_json
-from turnlog.state.documents import is_document_visible
+from turnlog.state.derived_documents import is_document_visible
 from turnlog.state.tree import Tree, restrict_to_channels
 
 PAGE_SESSIONS = 100  # default size of a page of a list

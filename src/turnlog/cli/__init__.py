@@ -23,7 +23,8 @@ from turnlog.cli.parse import parse_command as parse_command
 from turnlog.cli.serve import load_app, run_server
 from turnlog.cli.terminal import escape_controls
 from turnlog.errors import TurnlogError
-from turnlog.events import CATALOG, Envelope
+from turnlog.events import Envelope
+from turnlog.vocabularies import FULL_CATALOG
 
 __all__ = ["load_app", "main", "run_server"]
 
@@ -66,7 +67,7 @@ def main() -> None:
 @click.option("--app", metavar="MODULE:APP", help="Include the events of this application.")
 def schema(type_name: str | None, app: str | None) -> None:
     """Print the JSON Schema of the payload of TYPE, or of the envelope and all payloads."""
-    catalog = load_app(app).catalog if app else CATALOG
+    catalog = load_app(app).catalog if app else FULL_CATALOG
     if type_name is None:
         payloads = {event_type.name: msgspec.json.schema(event_type.payload_class) for event_type in catalog}
         document = {"envelope": msgspec.json.schema(Envelope), "payloads": payloads}

@@ -19,7 +19,8 @@ from turnlog.cli.transcript import TranscriptLine, build_transcript
 from turnlog.client.assembler import BLOCK_HANDLERS, Assembler
 from turnlog.client.portable_json import JsonObject, read_fields
 from turnlog.errors import BadInput, InvalidEvent, TurnlogError, quote
-from turnlog.events import CATALOG, Envelope, decode_envelope
+from turnlog.events import Envelope, decode_envelope
+from turnlog.vocabularies import FULL_CATALOG
 from turnlog.wire import sse
 from turnlog.wire.dialects.blocks import Blocks
 
@@ -140,7 +141,7 @@ class StreamLineReader:
         if envelope.session_id != session_id:
             self._blocks = Blocks()
         self._position = (envelope.session_id, envelope.seq)
-        for text in self._blocks.convert(envelope, CATALOG.decode_payload(envelope)):
+        for text in self._blocks.convert(envelope, FULL_CATALOG.decode_payload(envelope)):
             self.assembler.feed(text)
 
 

@@ -7,7 +7,7 @@ wrong line are written.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 import click
@@ -17,12 +17,13 @@ from turnlog.cli.serve import load_app
 from turnlog.cli.terminal import escape_controls, escape_json
 from turnlog.cli.transfer import read_bounded_lines
 from turnlog.errors import InvalidEvent
-from turnlog.events import CATALOG, Catalog, Envelope
+from turnlog.events import Catalog, Envelope
 from turnlog.log.blobs import BlobLine
 from turnlog.log.transfer import SessionLine, decode_export_line, with_full_event_id
+from turnlog.vocabularies import DIALECTS, FULL_CATALOG
 from turnlog.wire import sse
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions, DialectFactory
-from turnlog.wire.dialects.registry import DIALECT_NAMES, DialectRequest, DialectWithHistory, encode_frames
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions
+from turnlog.wire.dialects.registry import DialectRegistry, DialectRequest, DialectWithHistory, encode_frames
 
 file_argument = click.argument(
     "file", type=click.File("rb"), default="-", callback=lambda context, option, value: require_input(value)
@@ -44,7 +45,7 @@ def enumerate_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     epilog="Example: turnlog export sess_96cf1 | turnlog convert --to blocks",
 )
 @file_argument
-@click.option("--to", "name", metavar="DIALECT", required=True, help=f"One of {', '.join(DIALECT_NAMES)}.")
+@click.option("--to", "name", metavar="DIALECT", required=True, help=f"One of {', '.join(DIALECTS.names)}.")
 @click.option("--app", metavar="MODULE:APP", help="Include the events and dialects of this application.")
 @click.option("--turn", metavar="TRACE", help="Convert only this turn, as a response with its end.")
 @click.option(
@@ -71,8 +72,8 @@ def convert_command(file: BinaryIO, name: str, app: str | None, turn: str | None
     FILE has lines of JSON, as `turnlog export` and `turnlog tail --json` write them.
     """
     loaded_app = load_app(app) if app else None
-    request = find_dialect(name, BlocksOptions(**options), loaded_app.dialects if loaded_app else {})
-    converter = Converter(request, turn, loaded_app.catalog if loaded_app else CATALOG)
+    request = find_dialect(name, BlocksOptions(**options), loaded_app.dialects if loaded_app else DIALECTS)
+    converter = Converter(request, turn, loaded_app.catalog if loaded_app else FULL_CATALOG)
     output = sys.stdout.buffer
     try:
         for number, line in enumerate_lines(file):
@@ -83,19 +84,16 @@ def convert_command(file: BinaryIO, name: str, app: str | None, turn: str | None
     output.write(converter.close())
 
 
-def find_dialect(
-    name: str, options: BlocksOptions, app_dialects: Mapping[str, DialectFactory]
-) -> DialectRequest:
-    names = (*DIALECT_NAMES, *app_dialects)
-    if name not in names:
-        raise click.BadParameter(f"{name!r} is not one of {', '.join(names)}.", param_hint="--to")
-    return DialectRequest(name, options, app_dialects.get(name))
+def find_dialect(name: str, options: BlocksOptions, dialects: DialectRegistry) -> DialectRequest:
+    if name not in dialects.names:
+        raise click.BadParameter(f"{name!r} is not one of {', '.join(dialects.names)}.", param_hint="--to")
+    return dialects.request(name, options)
 
 
 class Converter:
     """Converts lines of sessions to frames. Each session has its own dialect state."""
 
-    def __init__(self, request: DialectRequest, turn: str | None, catalog: Catalog = CATALOG) -> None:
+    def __init__(self, request: DialectRequest, turn: str | None, catalog: Catalog = FULL_CATALOG) -> None:
         self._request = request
         self._turn = turn
         self._catalog = catalog

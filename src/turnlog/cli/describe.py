@@ -17,7 +17,6 @@ from turnlog.events import (
     AgentUsage,
     ApprovalDecision,
     ApprovalRequest,
-    ArtifactWrite,
     AssistantBlock,
     AssistantFiles,
     AssistantMessage,
@@ -33,10 +32,6 @@ from turnlog.events import (
     ProcessAuth,
     ProcessEnd,
     ProcessStart,
-    RosterJoin,
-    RosterOffer,
-    RosterStatus,
-    ScreenCommand,
     SessionError,
     SessionInvite,
     SessionInviteEnd,
@@ -52,6 +47,7 @@ from turnlog.events import (
     UnknownPayload,
     Usage,
 )
+from turnlog.team.events import ArtifactWrite, RosterJoin, RosterOffer, RosterStatus, ScreenCommand
 
 
 def describe_payload(payload: Payload | UnknownPayload) -> str:

@@ -25,8 +25,6 @@ from turnlog.cli.serve import load_app
 from turnlog.cli.terminal import escape_controls, write_json
 from turnlog.errors import BadInput
 from turnlog.events import (
-    CORE,
-    TEAM,
     AgentEnd,
     AgentStart,
     AgentUsage,
@@ -60,6 +58,7 @@ from turnlog.parse.reply import (
     tag_parser_factory,
 )
 from turnlog.team.markers import TagAndMarkerParser, tag_and_marker_parser_factory
+from turnlog.vocabularies import VOCABULARIES
 from turnlog.wire.dialects.base import DONE
 from turnlog.wire.sse import MAX_SSE_MESSAGE_BYTES, Decoder
 
@@ -77,7 +76,7 @@ class JsonlWriter:
         self._session_id = session_id
         self._app = app.name if app else ""
         app_vocabularies = [app.vocabulary] if app and app.vocabulary else []
-        self._catalog = Catalog(CORE, TEAM, *app_vocabularies, CLAUDE_CLI)
+        self._catalog = Catalog(*VOCABULARIES, *app_vocabularies, CLAUDE_CLI)
         self._numbers = count()
         self._seq = 0
 

@@ -15,9 +15,10 @@ from turnlog.cli.log_access import find_records, format_damage, open_cli_log, ru
 from turnlog.cli.tail import format_row
 from turnlog.cli.terminal import escape_controls, format_count, make_console, write_json
 from turnlog.errors import SessionDamaged
-from turnlog.events import CATALOG, AgentUsage, decode_envelope
+from turnlog.events import AgentUsage, decode_envelope
 from turnlog.log import Damage, Log, Row, SessionRecord, envelope_json
 from turnlog.log.filter import EventFilter
+from turnlog.vocabularies import FULL_CATALOG
 
 MAX_LISTED_TYPES = 12  # event types in the text output; the others are summed up
 
@@ -80,7 +81,7 @@ def session_heading(record: SessionRecord) -> Text:
 
 
 def describe_row(row: Row) -> str:
-    return describe_payload(CATALOG.decode_payload(decode_envelope(envelope_json(row))))
+    return describe_payload(FULL_CATALOG.decode_payload(decode_envelope(envelope_json(row))))
 
 
 async def read_undamaged_rows(log: Log, record: SessionRecord) -> AsyncIterator[Row]:
@@ -149,7 +150,7 @@ async def count_log(log_url: str, names: Sequence[str]) -> Statistics:
                 types[row.type] += 1
                 counts.live += row.live
                 if row.type == AgentUsage.TYPE:
-                    add_usage(models, CATALOG.decode_payload(decode_envelope(envelope_json(row))))
+                    add_usage(models, FULL_CATALOG.decode_payload(decode_envelope(envelope_json(row))))
 
     counts.sessions = len(records)
     counts.closed = sum(record.closed for record in records)

@@ -11,10 +11,10 @@ from turnlog.cli.log import log_option
 from turnlog.cli.log_access import damaged_record_message, find_records, open_cli_log, run_command, seq_range
 from turnlog.cli.terminal import escape_controls, make_console, write_json
 from turnlog.errors import CallerError, SessionDamaged
-from turnlog.events import CATALOG
 from turnlog.events.envelope import format_timestamp
 from turnlog.log import Damage, Log, SessionRecord
 from turnlog.state.tree import Tree
+from turnlog.vocabularies import FULL_CATALOG
 
 STATE_STYLES = {"idle": "", "running": "green", "waiting": "yellow", "closed": "dim"}
 COLUMNS = ("session", "app", "events", "created", "state", "title", "damage")
@@ -117,7 +117,7 @@ async def read_session_tree(log: Log, session_id: str) -> Tree:
     tree = Tree()
     while page := await log.read(session_id, tree.last_seq, replay_from=-1):
         for envelope in page.envelopes():
-            tree.apply(envelope, CATALOG.decode_payload(envelope))
+            tree.apply(envelope, FULL_CATALOG.decode_payload(envelope))
     return tree
 
 

@@ -13,18 +13,19 @@ from turnlog.cli.log_access import find_session_id, open_cli_log, run_command
 from turnlog.cli.serve import load_app
 from turnlog.cli.terminal import escape_controls, format_count, write_json
 from turnlog.errors import BadInput, CallerError, SessionDamaged
-from turnlog.events import CATALOG, Catalog
+from turnlog.events import Catalog
 from turnlog.log import Log
 from turnlog.state.fold import Reducer
 from turnlog.state.pending import build_pending_report
 from turnlog.team.roster import build_roster_report
+from turnlog.vocabularies import FULL_CATALOG
 
 
 class NoApp(NamedTuple):
     """Stands for an application without reducers and events."""
 
     name: str = ""
-    catalog: Catalog = CATALOG
+    catalog: Catalog = FULL_CATALOG
     reducers: Mapping[type, Reducer] = {}
     initial_state: Callable[[], Any] = dict
 

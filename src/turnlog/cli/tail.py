@@ -16,7 +16,6 @@ from turnlog.cli.log_access import find_session_id, format_damage, latest_sessio
 from turnlog.cli.terminal import escape_controls, make_console, write_json
 from turnlog.errors import CallerError, SessionDamaged
 from turnlog.events import (
-    CATALOG,
     AgentEnd,
     Envelope,
     Payload,
@@ -27,6 +26,7 @@ from turnlog.events import (
 )
 from turnlog.log import Damage, Log, Page, Row, SessionRecord, envelope_json
 from turnlog.log.filter import EventFilter
+from turnlog.vocabularies import FULL_CATALOG
 from turnlog.wire.cursor import END, parse_cursor
 
 MAX_TEXT_CHARS = 500  # --json prints the whole event
@@ -183,7 +183,7 @@ def make_text_printer() -> PrintRows:
 
 def format_row(row: Row) -> Text:
     envelope = decode_envelope(envelope_json(row))
-    payload = CATALOG.decode_payload(envelope)
+    payload = FULL_CATALOG.decode_payload(envelope)
     family = envelope.type.partition(".")[0]
     line = Text().append(f"{envelope.seq:>5} {envelope.ts[11:23]} ", "dim")
     line.append(f"{escape_controls(envelope.type):<18} ", FAMILY_STYLES.get(family, ""))

@@ -1,9 +1,9 @@
 """The vocabulary of Turnlog: one payload class for each type of event.
 
-Every payload class can be imported from here. `CORE` declares the package's own types, `TEAM` the team's;
-`CATALOG` joins both. An application adds its own: `Catalog(CORE, TEAM, Vocabulary("broker", [...]))`. Each
-family module lists its classes once, in `EVENTS`. The reference `docs/events.md` is generated from the
-classes; the rules are in `docs/protocol.md` 2 and 3.
+Every payload class can be imported from here. `CORE` declares the package's own types, and `CATALOG` has no
+others. An application adds its own: `Catalog(CORE, Vocabulary("broker", [...]))`; `turnlog.vocabularies` adds
+the optional ones of the package. Each family module lists its classes once, in `EVENTS`. The reference
+`docs/events.md` is generated from the classes; the rules are in `docs/protocol.md` 2 and 3.
 """
 
 from turnlog.events import agent, assistant, block, parse, process, tool, ui
@@ -46,15 +46,6 @@ from turnlog.events.process import (
     SessionMember,
     SessionTitle,
 )
-from turnlog.events.team import (
-    TEAM,
-    ArtifactWrite,
-    JobSuggest,
-    RosterJoin,
-    RosterOffer,
-    RosterStatus,
-    ScreenCommand,
-)
 from turnlog.events.tool import (
     ApprovalDecision,
     ApprovalRequest,
@@ -80,12 +71,11 @@ CORE = Vocabulary(
         *parse.EVENTS,
     ],
 )
-CATALOG = Catalog(CORE, TEAM)
+CATALOG = Catalog(CORE)
 
 __all__ = [
     "CATALOG",
     "CORE",
-    "TEAM",
     "Action",
     "AgentEnd",
     "AgentHandoff",
@@ -93,7 +83,6 @@ __all__ = [
     "AgentUsage",
     "ApprovalDecision",
     "ApprovalRequest",
-    "ArtifactWrite",
     "AssistantBlock",
     "AssistantFiles",
     "AssistantMessage",
@@ -117,7 +106,6 @@ __all__ = [
     "EventType",
     "File",
     "Image",
-    "JobSuggest",
     "Origin",
     "ParseReject",
     "Payload",
@@ -125,11 +113,7 @@ __all__ = [
     "ProcessEnd",
     "ProcessStart",
     "Record",
-    "RosterJoin",
-    "RosterOffer",
-    "RosterStatus",
     "Scope",
-    "ScreenCommand",
     "SessionError",
     "SessionInvite",
     "SessionInviteEnd",

@@ -50,7 +50,8 @@ from turnlog.server.routes.sign_in import SignIn
 from turnlog.server.routes.state import StateRoutes
 from turnlog.server.session_access import SessionAccess
 from turnlog.server.streaming.event_stream import EventStreamRoute
-from turnlog.wire.dialects.base import DialectFactory
+from turnlog.vocabularies import DIALECTS
+from turnlog.wire.dialects.registry import DialectRegistry
 
 
 def create_app(
@@ -177,14 +178,14 @@ def is_always_valid(identity: Identity) -> bool:
     return True
 
 
-def merge_app_dialects(apps: Iterable[App]) -> dict[str, DialectFactory]:
+def merge_app_dialects(apps: Iterable[App]) -> DialectRegistry:
     """Return the dialects of all applications; raise `CallerError` if two give one name to different ones."""
-    factories: dict[str, DialectFactory] = {}
+    definitions = dict(DIALECTS.definitions)
     for app in apps:
-        for name, factory in app.dialects.items():
-            if factories.setdefault(name, factory) is not factory:
+        for name, definition in app.dialects.definitions.items():
+            if definitions.setdefault(name, definition) != definition:
                 raise CallerError(f"expected one dialect of the name {name}, got another from app {app.name}")
-    return factories
+    return DialectRegistry(definitions)
 
 
 def make_openapi_endpoint(operations: list[Operation]) -> Callable[[Request], Awaitable[Response]]:

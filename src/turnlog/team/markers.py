@@ -8,11 +8,12 @@ inside a tag is part of the tag. Events come in document order.
 import re
 from functools import partial
 
-from turnlog.events import JobSuggest, Origin, RosterJoin, RosterOffer, RosterStatus, Vocabulary
+from turnlog.events import Origin, Vocabulary
 from turnlog.parse.inline.marker_scanner import Marker
 from turnlog.parse.inline.tags import AgentStreamParser, Openers
 from turnlog.parse.json_values import JsonObject, as_name
 from turnlog.parse.reply import TextParserFactory
+from turnlog.team.events import JobSuggest, RosterJoin, RosterOffer, RosterStatus
 
 FIELD_NAMES = {
     "gridPosition": "seat",

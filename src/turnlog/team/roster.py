@@ -15,19 +15,10 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from turnlog.events import (
-    AgentEnd,
-    AgentStart,
-    Envelope,
-    Payload,
-    ProcessEnd,
-    RosterJoin,
-    RosterStatus,
-    UiCommand,
-    UnknownPayload,
-)
+from turnlog.events import AgentEnd, AgentStart, Envelope, Payload, ProcessEnd, UiCommand, UnknownPayload
 from turnlog.events.ui import Summon, Wake, WakeAgent
 from turnlog.state.channels import is_channel_visible, visible_channel
+from turnlog.team.events import RosterJoin, RosterStatus
 
 MemberState = Literal["hatching", "alive", "sleeping"]
 

@@ -10,9 +10,9 @@ import posixpath
 import re
 from typing import Any
 
-from turnlog.events import ArtifactWrite, Payload, ScreenCommand, ToolCall, ToolResult
-from turnlog.events.team import ArtifactMeta
+from turnlog.events import Payload, ToolCall, ToolResult
 from turnlog.parse.json_values import as_name
+from turnlog.team.events import ArtifactMeta, ArtifactWrite, ScreenCommand
 
 MAX_HEAD_CHARS = 1 << 16  # meta tags are in the head of a page
 _META = re.compile(r"""<meta\s((?:[^<>"']|"[^"]{0,2000}+"|'[^']{0,2000}+'){1,2000}+)>""", re.IGNORECASE)

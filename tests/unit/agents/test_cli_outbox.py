@@ -7,12 +7,10 @@ import pytest
 from turnlog.agents.claude.prompts import MAX_APP_EVENTS, PromptQueue
 from turnlog.events import (
     CORE,
-    TEAM,
     AgentStart,
     Catalog,
     Origin,
     Payload,
-    RosterJoin,
     Scope,
     UiAction,
     UiCommand,
@@ -24,6 +22,7 @@ from turnlog.events import (
 from turnlog.events.payload import ANY_ORIGIN
 from turnlog.events.ui import InputSubmit, JobHelp, OfferWork, Stop, Summon, Wake, WakeAgent
 from turnlog.state.tree import Tree
+from turnlog.team.events import TEAM, RosterJoin
 
 
 class NoteFact(Payload, frozen=True, kw_only=True):

@@ -11,9 +11,10 @@ from turnlog.agents import Agent, Scripted
 from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.app import App
 from turnlog.errors import CallerError, InvalidEvent
-from turnlog.events import CATALOG, Envelope, Payload, UiMessage, Vocabulary
+from turnlog.events import Envelope, Payload, UiMessage, Vocabulary
 from turnlog.state.descriptions import is_page_event
 from turnlog.state.fold import fold
+from turnlog.vocabularies import FULL_CATALOG
 from turnlog_examples.tour import NoteTrip, make_app
 
 AGENT = Agent("Guide", "Plan it.", Scripted(lambda messages: []))
@@ -39,16 +40,16 @@ def count(state: int, payload: Counted, _: Envelope) -> int:
 def test_an_application_may_be_a_name_and_an_agent() -> None:
     app = App("plain", AGENT)
     assert (app.name, app.agent, app.vocabulary, app.reducers) == ("plain", AGENT, None, {})
-    assert app.catalog.types == CATALOG.types
+    assert app.catalog.types == FULL_CATALOG.types
     assert app.initial_state() == {}
     assert app.initial_state() is not app.initial_state()
 
 
 def test_its_vocabulary_is_added_to_the_catalog() -> None:
     app = App("counter", AGENT, vocabulary=Vocabulary("counter", [Counted]))
-    assert set(app.catalog.types) == {*CATALOG.types, "counter.counted"}
+    assert set(app.catalog.types) == {*FULL_CATALOG.types, "counter.counted"}
     assert app.catalog.get_type_name(Counted) == "counter.counted"
-    assert app.catalog.get_event_type("roster.join") is CATALOG.get_event_type("roster.join")
+    assert app.catalog.get_event_type("roster.join") is FULL_CATALOG.get_event_type("roster.join")
 
 
 def test_a_vocabulary_cannot_take_a_name_of_the_package() -> None:

@@ -20,19 +20,11 @@ from turnlog.app.read_models import (
     ReadModelStore,
 )
 from turnlog.errors import BadInput, NotFound
-from turnlog.events import (
-    CATALOG,
-    Catalog,
-    Envelope,
-    Event,
-    Payload,
-    RosterJoin,
-    RosterStatus,
-    Scope,
-    UiMessage,
-)
+from turnlog.events import Catalog, Envelope, Event, Payload, Scope, UiMessage
 from turnlog.log import Damage, Log, MemoryStore, SqliteStore, open_log
 from turnlog.state.fold import Reducer
+from turnlog.team.events import RosterJoin, RosterStatus
+from turnlog.vocabularies import FULL_CATALOG
 
 NAME = "sess_1"
 GUIDE = Scope(trace_id="tr_1", agent_id="agt_1", agent_name="Guide", depth=0)
@@ -46,7 +38,7 @@ class Counter(NamedTuple):
     """An application that counts messages."""
 
     name: str = "counter"
-    catalog: Catalog = CATALOG
+    catalog: Catalog = FULL_CATALOG
     reducers: Mapping[type[Payload], Reducer] = {UiMessage: count}
     initial_state: Callable[[], Any] = dict
 
@@ -56,14 +48,14 @@ APP = Counter()
 
 def said(number: int, text: str = "Hi") -> Event:
     payload = {"text": f"{text} {number}"}
-    return CATALOG.build_event(
+    return FULL_CATALOG.build_event(
         "ui.message", payload, id=f"evt_{number}", origin="ui", scope=Scope(actor="ada")
     )
 
 
 def of_guide(number: int, type: str, payload: Any) -> Event:
     origin: Any = "system" if type.startswith("agent.") else "model"
-    return CATALOG.build_event(type, payload, id=f"evt_g{number}", origin=origin, scope=GUIDE)
+    return FULL_CATALOG.build_event(type, payload, id=f"evt_g{number}", origin=origin, scope=GUIDE)
 
 
 def turn() -> list[Event]:
@@ -166,9 +158,9 @@ class TestTheTail:
     async def test_documents_that_changed_after_they_were_written_are_as_of_now(self) -> None:
         log = await filled(Log(MemoryStore()), 2)
         join = RosterJoin(name="Lyra", seat=1, soul="s")
-        await log.append(NAME, [CATALOG.build_event(join, id="evt_join", origin="model")])
+        await log.append(NAME, [FULL_CATALOG.build_event(join, id="evt_join", origin="model")])
         await ReadModelStore(log).write_documents(NAME)
-        status = CATALOG.build_event(RosterStatus(agents=()), id="evt_status", origin="model")
+        status = FULL_CATALOG.build_event(RosterStatus(agents=()), id="evt_status", origin="model")
         await log.append(NAME, [status, said(3)])
         [lyra] = await ReadModelStore(log).documents(NAME, type="agent-identity")
         assert msgspec.json.decode(lyra.body)["status"] == "sleeping"
@@ -333,7 +325,7 @@ class TestTheRing:
         for number in range(200):
             await log.append(NAME, [said(number)])
             [envelope] = (await log.read(NAME, number - 1)).envelopes()
-            whole.apply(envelope, CATALOG.decode_payload(envelope))
+            whole.apply(envelope, FULL_CATALOG.decode_payload(envelope))
             if number in (3, 70, 71, 150):
                 assert len(await made.documents(NAME)) == number + 1
                 assert (await made.load_read_models(APP, NAME)).transcript == whole.transcript
@@ -392,7 +384,7 @@ class TestTheRing:
         await filled(log, 10)
         await made.documents(NAME)
         join = RosterJoin(name="Lyra", seat=1, soul="s")
-        await log.append(NAME, [CATALOG.build_event(join, id="evt_join", origin="model")])
+        await log.append(NAME, [FULL_CATALOG.build_event(join, id="evt_join", origin="model")])
         gate = store.gate("snapshot")
         asking = asyncio.create_task(made.documents(NAME))
         await gate.reached()
@@ -400,7 +392,7 @@ class TestTheRing:
         gate.open()
         await asking
         everybody = RosterStatus(agents=())
-        await log.append(NAME, [CATALOG.build_event(everybody, id="evt_status", origin="model")])
+        await log.append(NAME, [FULL_CATALOG.build_event(everybody, id="evt_status", origin="model")])
         [lyra] = await made.documents(NAME, type="agent-identity")
         assert msgspec.json.decode(lyra.body)["status"] == "sleeping"
         await log.close()

@@ -13,8 +13,8 @@ import pytest
 from tests.unit.cli.harness import SCOUT, Place, error, event, turn
 from turnlog.cli import assemble, convert
 from turnlog.events import Scope
+from turnlog.vocabularies import DIALECTS
 from turnlog.wire import sse
-from turnlog.wire.dialects.registry import DIALECT_NAMES
 
 COMMAND = [sys.executable, "-c", "from turnlog.cli import main; main()"]
 TRANSCRIPT = """\
@@ -87,11 +87,11 @@ def test_an_application_brings_its_own_dialect(
     assert [message.data for message in messages(frames)][-2:] == ["agent.end", "over"]
     assert converted(place, exported, *asked, "blocks") == converted(place, exported, "--to", "blocks")
     said = place.run("convert", *asked, "loud", input=exported).stderr
-    assert "'loud' is not one of turnlog, blocks, blocks-xml, blocks-raw, office, agentic, typed." in said
+    assert "'loud' is not one of turnlog, blocks, blocks-xml, blocks-raw, agentic, office, typed." in said
     assert "'typed' is not one of" in place.run("convert", "--to", "typed", input=exported).stderr
 
 
-@pytest.mark.parametrize("name", DIALECT_NAMES)
+@pytest.mark.parametrize("name", DIALECTS.names)
 def test_every_dialect_is_written_as_a_stream_and_a_turn_as_a_response(
     place: Place, exported: bytes, name: str
 ) -> None:

@@ -10,7 +10,6 @@ from turnlog.errors import InvalidEvent, UnknownType
 from turnlog.events import (
     CATALOG,
     CORE,
-    TEAM,
     Catalog,
     Envelope,
     Origin,
@@ -24,6 +23,7 @@ from turnlog.events import (
     decode_envelope,
     strict_json,
 )
+from turnlog.team.events import TEAM
 
 
 class RecordEligibility(Payload, frozen=True, kw_only=True, rename="camel"):

@@ -13,7 +13,8 @@ import pytest
 
 from tests.support.tables import check_laws, for_each_row
 from turnlog.errors import BadInput
-from turnlog.events import CATALOG, UiMessage, strict_json
+from turnlog.events import UiMessage, strict_json
+from turnlog.vocabularies import FULL_CATALOG
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "gate.json").read_text())
 VALUE: Any = Any
@@ -34,7 +35,7 @@ def data_of(source: str | dict[str, str] | list[tuple[str, int]]) -> bytes:
 
 
 def kind_of(case: dict[str, Any]) -> Any:
-    return CATALOG.get_event_type(case["as"]).payload_class if "as" in case else VALUE
+    return FULL_CATALOG.get_event_type(case["as"]).payload_class if "as" in case else VALUE
 
 
 @for_each_row("case", named(VECTORS["accepted"]))

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.support.tables import for_each_row
-from turnlog.events import CATALOG, EventType, ToolResult, UiAction, UiCommand
+from turnlog.events import EventType, ToolResult, UiAction, UiCommand
 from turnlog.events.ui import (
     ButtonClick,
     EndSession,
@@ -24,8 +24,9 @@ from turnlog.events.ui import (
     Wake,
     WakeAgent,
 )
+from turnlog.vocabularies import FULL_CATALOG
 
-KINDS = list(CATALOG)
+KINDS = list(FULL_CATALOG)
 LIVE = {"block.delta", "tool.progress"}
 
 ACTIONS: list[tuple[Any, dict[str, Any]]] = [
@@ -156,14 +157,14 @@ def test_every_required_field_is_missed(kind: EventType) -> None:
 
 @for_each_row(("name", "wrong", "path"), REFUSED)
 def test_a_wrong_field_is_refused(name: str, wrong: dict[str, Any], path: str) -> None:
-    kind = CATALOG.get_event_type(name)
+    kind = FULL_CATALOG.get_event_type(name)
     with pytest.raises(msgspec.ValidationError) as caught:
         kind.decoder.decode(json.dumps({**kind.payload_class.EXAMPLE, **wrong}))
     assert str(caught.value).endswith(f"- at `{path}`")
 
 
 def test_every_type_is_tried() -> None:
-    assert {name for name, _, _ in REFUSED} == set(CATALOG.types)
+    assert {name for name, _, _ in REFUSED} == set(FULL_CATALOG.types)
 
 
 @for_each_row(("given", "written"), RESULTS)
@@ -189,4 +190,4 @@ def test_every_command_has_its_own_shape(command: Any, written: dict[str, Any]) 
 
 
 def test_live_types_are_the_deltas() -> None:
-    assert {kind.name for kind in CATALOG if kind.payload_class.LIVE} == LIVE
+    assert {kind.name for kind in FULL_CATALOG if kind.payload_class.LIVE} == LIVE

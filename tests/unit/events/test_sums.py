@@ -10,7 +10,7 @@ from turnlog.events.payload import MAX_COUNT
 from turnlog.state.closing import build_closing_events
 from turnlog.state.meters import Meters
 from turnlog.state.tree import Tree
-from turnlog.wire.dialects.office import merge_agent_ends
+from turnlog.team.office import merge_agent_ends
 
 MOST = Usage(input_tokens=MAX_COUNT, output_tokens=MAX_COUNT)
 DEAR = Cost(total_cost=1e308, input_cost=1e308)

@@ -13,10 +13,11 @@ from turnlog import App
 from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.cli.log_access import run_command
 from turnlog.errors import CallerError
-from turnlog.events import CORE, TEAM, Catalog, Scope
+from turnlog.events import CORE, Catalog, Scope
 from turnlog.log import open_log
 from turnlog.state.fold import fold
 from turnlog.state.snapshot import dump, load
+from turnlog.team.events import TEAM
 from turnlog.team.markers import MARKERS
 from turnlog_examples.demo_office.command import COMMAND, MODEL, standin_command
 from turnlog_examples.demo_office.script import OPENINGS

@@ -7,15 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.examples.office_host import STREAMED, Host, hosting, of, typed, words
-from turnlog.events import (
-    AssistantMessage,
-    AssistantThinking,
-    JobSuggest,
-    RosterJoin,
-    RosterStatus,
-    ScreenCommand,
-    ToolResult,
-)
+from turnlog.events import AssistantMessage, AssistantThinking, ToolResult
+from turnlog.team.events import JobSuggest, RosterJoin, RosterStatus, ScreenCommand
 
 
 def heard(folder: Path, *texts: str) -> Host:

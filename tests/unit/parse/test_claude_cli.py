@@ -22,13 +22,11 @@ from turnlog.events import (
     AgentStart,
     ApprovalDecision,
     ApprovalRequest,
-    ArtifactWrite,
     BlockDelta,
     ErrorInfo,
     EventDraft,
     ParseReject,
     ProcessAuth,
-    ScreenCommand,
     SessionError,
     ToolResult,
     Usage,
@@ -42,6 +40,7 @@ from turnlog.parse.claude.lines import Line
 from turnlog.parse.claude.results import MAX_MODELS
 from turnlog.parse.claude.turns import MAX_OPEN_TURNS
 from turnlog.parse.reply import BLOCK_COST_CHARS
+from turnlog.team.events import ArtifactWrite, ScreenCommand
 from turnlog.team.markers import MarkerParser
 from turnlog.team.tool_effects import TeamToolEffects
 

@@ -10,12 +10,13 @@ import pytest
 from tests.support.coverage_pause import without_coverage
 from tests.support.scanner_work import count_characters, rescanning
 from tests.support.tables import check_laws, for_each_row
-from turnlog.events import CATALOG, ErrorInfo, ToolCall, ToolResult, Vocabulary
+from turnlog.events import ErrorInfo, ToolCall, ToolResult, Vocabulary
 from turnlog.parse.inline.json_scanner import MAX_DEPTH
 from turnlog.parse.inline.parsed_text import ParsedText
 from turnlog.parse.inline.tag_scanner import MAX_TAG_CHARS
 from turnlog.team.markers import MARKERS, MarkerParser, TagAndMarkerParser, parse_route
 from turnlog.team.tool_effects import MAX_HEAD_CHARS, TeamToolEffects, parse_artifact_meta
+from turnlog.vocabularies import FULL_CATALOG
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "markers"
 FILE = json.loads((FOLDER / "markers.json").read_text())
@@ -42,7 +43,7 @@ def parse(*pieces: str) -> ParsedText:
 def shown(payload: Any) -> dict[str, Any]:
     """A payload as it stands in a vector."""
     fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(payload))
-    return {"type": CATALOG.get_type_name(type(payload)), **fields}
+    return {"type": FULL_CATALOG.get_type_name(type(payload)), **fields}
 
 
 def check_whole(vector: dict[str, Any]) -> None:

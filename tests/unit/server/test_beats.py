@@ -19,13 +19,13 @@ from turnlog.server.streaming.event_stream import encode_reset
 from turnlog.server.streaming.frames import HEARTBEAT_FRAME
 from turnlog.server.streaming.projection import DialectProjection
 from turnlog.server.streaming.turn_response import TurnResponse, with_heartbeats
+from turnlog.team.office import Office
+from turnlog.vocabularies import DIALECTS
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, Dialect
-from turnlog.wire.dialects.office import Office
-from turnlog.wire.dialects.registry import DialectRequest
 from turnlog.wire.sse import Decoder, ServerSentEvent
 
-OFFICE = DialectRequest("office", DEFAULT_OPTIONS)
+OFFICE = DIALECTS.request("office", DEFAULT_OPTIONS)
 
 
 async def make(_: int) -> Dialect:
@@ -83,7 +83,7 @@ def test_the_frames_of_other_dialects_are_as_they_are() -> None:
         yield b""
 
     frames = nothing()
-    assert with_heartbeats(frames, DialectRequest("agentic", DEFAULT_OPTIONS), "sess_1", Cursor()) is frames
+    assert with_heartbeats(frames, DIALECTS.request("agentic", DEFAULT_OPTIONS), "sess_1", Cursor()) is frames
 
 
 @asynccontextmanager
@@ -151,7 +151,7 @@ def test_other_turns_are_silence_to_who_waits_for_one(monkeypatch: pytest.Monkey
             seat, log = await at.sessions.create(ADA), at.sessions.log
             head = await log.info(seat.session_id)
             turn = TurnResponse(at.sessions, seat, head, "tr_later", head.last + 1)
-            wanted = DialectRequest("turnlog", DEFAULT_OPTIONS)
+            wanted = DIALECTS.request("turnlog", DEFAULT_OPTIONS)
             frames = await turn.stream_frames(wanted, Cursor(head.last), head.last + 1_000_000)
             async with busy(log, seat.session_id):
                 assert [await anext(frames) for _ in range(2)] == [b"", b""]

@@ -10,9 +10,9 @@ from turnlog.log import Log, open_log
 from turnlog.log.subscription import NO_PAGE_LOCK, PageLock
 from turnlog.server.streaming.merged_stream import MergedStream
 from turnlog.server.streaming.projection import DialectProjection
+from turnlog.team.office import Office
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect
-from turnlog.wire.dialects.office import Office
 
 SESSIONS = 32
 TEXT_BYTES = 5_000

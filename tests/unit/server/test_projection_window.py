@@ -14,9 +14,9 @@ from turnlog.log.filter import EventFilter
 from turnlog.log.subscription import MAX_PAGE_BYTES
 from turnlog.server.streaming import projection
 from turnlog.server.streaming.projection import MAX_WINDOW_BYTES, DialectProjection
+from turnlog.team.office import Office
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect
-from turnlog.wire.dialects.office import Office
 
 TEXT_BYTES = 50_000
 Frames = AsyncGenerator[bytes, None]

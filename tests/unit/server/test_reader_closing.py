@@ -12,6 +12,7 @@ from turnlog.server.streaming.event_stream import prepend_frame
 from turnlog.server.streaming.merged_stream import MergedStream
 from turnlog.server.streaming.streams import IteratorSource
 from turnlog.server.streaming.turn_response import insert_heartbeats
+from turnlog.team.office import encode_heartbeat
 from turnlog.wire.cursor import Cursor
 
 
@@ -79,7 +80,7 @@ async def test_pages_behind_a_reset_are_closed() -> None:
 @scenario
 async def test_pages_behind_heartbeats_of_a_dialect_are_closed() -> None:
     source = Source()
-    await cut(insert_heartbeats(source.pages, "office", "sess_1", 0))
+    await cut(insert_heartbeats(source.pages, encode_heartbeat, "sess_1", 0))
     assert source.closed
 
 

@@ -14,7 +14,7 @@ from turnlog.app import Principal
 from turnlog.events import CATALOG, decode_envelope
 from turnlog.server import create_app
 from turnlog.server.auth.credentials import BuiltinAuth, hash_token
-from turnlog.wire.dialects.office import Office
+from turnlog.team.office import Office
 
 LYRA = {
     "name": "Lyra",

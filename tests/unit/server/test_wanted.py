@@ -16,6 +16,7 @@ from turnlog.server.streaming.query import (
     resolve_resume_seq,
     split_cursors,
 )
+from turnlog.vocabularies import DIALECTS
 from turnlog.wire.cursor import UNKNOWN_POSITION, Cursor
 
 HEAD = SessionRecord(session_id="sess_1", app="app", epoch="now", first=10, last=41, created_ms=0)
@@ -128,20 +129,21 @@ def test_a_bare_number_means_the_epoch_of_now_also_later(text: str, meant: str) 
 
 def test_options_are_true_or_false() -> None:
     query = QueryParams("dialect=blocks&stream_tool_results=false&stream_meta_history_and_tool_results=true")
-    wanted = parse_dialect_request(query, {})
+    wanted = parse_dialect_request(query, DIALECTS)
     assert wanted.name == "blocks"
     assert not wanted.options.stream_tool_results
     assert wanted.options.stream_meta_history_and_tool_results
-    assert parse_dialect_request(QueryParams(""), {}, "blocks-xml").name == "blocks-xml"
+    assert parse_dialect_request(QueryParams(""), DIALECTS, "blocks-xml").name == "blocks-xml"
     wrong = QueryParams("stream_tool_results=True")
     fault = ("stream_tool_results", "expected true or false, got 'True' (at stream_tool_results)")
-    assert refused(parse_dialect_request, wrong, {}) == fault
+    assert refused(parse_dialect_request, wrong, DIALECTS) == fault
 
 
 def test_options_of_images_and_citations_are_words() -> None:
-    options = parse_dialect_request(QueryParams("dialect=blocks&images=inline&citations=whole"), {}).options
+    query = QueryParams("dialect=blocks&images=inline&citations=whole")
+    options = parse_dialect_request(query, DIALECTS).options
     assert (options.images, options.citations) == ("inline", "whole")
-    assert refused(parse_dialect_request, QueryParams("images=data"), {}) == (
+    assert refused(parse_dialect_request, QueryParams("images=data"), DIALECTS) == (
         "images",
         "expected url or inline, got 'data' (at images)",
     )

@@ -9,8 +9,9 @@ import pytest
 from tests.support.folds import fold_documents
 from tests.support.tables import check_laws, for_each_row
 from tests.support.written_logs import vector_log
-from turnlog.events import CATALOG
-from turnlog.state.documents import CATEGORIES, REDUCERS, Documents, is_document_visible
+from turnlog.state.derived_documents import is_document_visible
+from turnlog.team.documents import CATEGORIES, REDUCERS, Documents
+from turnlog.vocabularies import FULL_CATALOG
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "state" / "documents.json"
 FILE: dict[str, list[dict[str, Any]]] = json.loads(VECTORS.read_text())
@@ -41,12 +42,13 @@ def test_what_makes_no_document(row: dict[str, Any]) -> None:
 
 def test_events_in_neither_list_make_none() -> None:
     told = {row["event"] for row in FILE["table"]}
-    quiet = {name for name in CATALOG.types if name not in told}
-    assert {CATALOG.get_event_type(name).payload_class for name in told} <= set(REDUCERS)
+    quiet = {name for name in FULL_CATALOG.types if name not in told}
+    assert {FULL_CATALOG.get_event_type(name).payload_class for name in told} <= set(REDUCERS)
     assert {row["event"] for row in FILE["none"]} < quiet
     for name in quiet:
         assert (
-            after_a_join({"event": name, "payload": CATALOG.get_event_type(name).payload_class.EXAMPLE}) == {}
+            after_a_join({"event": name, "payload": FULL_CATALOG.get_event_type(name).payload_class.EXAMPLE})
+            == {}
         ), name
 
 

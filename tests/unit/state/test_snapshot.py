@@ -12,11 +12,11 @@ from tests.support.tables import for_each_row
 from tests.support.written_logs import Item, vector_log
 from turnlog.errors import BadInput
 from turnlog.events import Scope
-from turnlog.state.documents import Documents
 from turnlog.state.meters import Meters
 from turnlog.state.snapshot import dump, load
 from turnlog.state.transcript import Transcript
 from turnlog.state.tree import QueuedTurn, Tree
+from turnlog.team.documents import Documents
 
 FOLDS: list[Any] = [Tree, Transcript, Meters, Documents]
 VECTORS = Path(__file__).parents[2] / "vectors" / "state"

@@ -12,7 +12,8 @@ from tests.support.tables import for_each_row
 from tests.support.written_logs import Item, log, place, scope, vector_log
 from tests.test_seed_names import NAMES
 from turnlog import events as ev
-from turnlog.events import CORE, TEAM, Catalog, Vocabulary
+from turnlog.events import CORE, Catalog, Vocabulary
+from turnlog.team.events import TEAM
 from turnlog.wire.dialects.agentic import CORE_FAMILIES, Agentic
 from turnlog.wire.dialects.base import DONE
 

@@ -12,7 +12,6 @@ from tests.support.tables import check_laws, for_each_row
 from tests.support.written_logs import Item, entry, scope, vector_log
 from turnlog.errors import InvalidEvent
 from turnlog.events import (
-    CATALOG,
     AgentEnd,
     AgentStart,
     AssistantMessage,
@@ -26,6 +25,7 @@ from turnlog.events import (
     ToolResult,
 )
 from turnlog.state.history import History, Message
+from turnlog.vocabularies import FULL_CATALOG
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import BlocksOptions
 from turnlog.wire.dialects.blocks import MAX_TITLE_BYTES, Blocks, shorten_title
@@ -109,10 +109,10 @@ def test_conversations_are_those_of_the_agent_at_hand() -> None:
     assert [turn["role"] for turn in metas[2]["conversation_history"]] == ["user", "assistant"]
 
 
-@for_each_row("kind", sorted(CATALOG.types))
+@for_each_row("kind", sorted(FULL_CATALOG.types))
 def test_every_event_can_be_converted(kind: str) -> None:
-    payload = CATALOG.get_event_type(kind).decoder.decode(
-        json.dumps(CATALOG.get_event_type(kind).payload_class.EXAMPLE).encode()
+    payload = FULL_CATALOG.get_event_type(kind).decoder.decode(
+        json.dumps(FULL_CATALOG.get_event_type(kind).payload_class.EXAMPLE).encode()
     )
     for options in (BlocksOptions(), EVERYTHING):
         for message in said(Blocks(options), [entry(payload, AGENT)]):

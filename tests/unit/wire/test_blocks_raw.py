@@ -14,8 +14,9 @@ from pydantic import TypeAdapter
 from tests.support.legacy_readers import read_tags
 from tests.support.tables import check_laws, for_each_row
 from tests.support.written_logs import Item, entry, log, scope, vector_log
-from turnlog.events import CATALOG, AgentEnd, AgentStart, AssistantMessage, AssistantThinking, ToolCall
+from turnlog.events import AgentEnd, AgentStart, AssistantMessage, AssistantThinking, ToolCall
 from turnlog.state.history import Message
+from turnlog.vocabularies import FULL_CATALOG
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import DONE, BlocksOptions
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
@@ -150,10 +151,10 @@ def test_vector(case: dict[str, Any]) -> None:
     check_laws(laws, case)
 
 
-@for_each_row("kind", sorted(CATALOG.types))
+@for_each_row("kind", sorted(FULL_CATALOG.types))
 def test_every_event_can_be_converted(kind: str) -> None:
-    payload = CATALOG.get_event_type(kind).decoder.decode(
-        json.dumps(CATALOG.get_event_type(kind).payload_class.EXAMPLE).encode()
+    payload = FULL_CATALOG.get_event_type(kind).decoder.decode(
+        json.dumps(FULL_CATALOG.get_event_type(kind).payload_class.EXAMPLE).encode()
     )
     for message in said(BlocksRaw(), [entry(payload, AGENT)]):
         assert b"1" * 64 in message

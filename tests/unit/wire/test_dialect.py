@@ -15,18 +15,14 @@ from turnlog import events as ev
 from turnlog.parse.messages_api import MessagesParser
 from turnlog.parse.reply import ReplyBuilder
 from turnlog.state.history import Message
+from turnlog.vocabularies import DIALECTS
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import DONE, BlocksOptions, Dialect
 from turnlog.wire.dialects.block_tracker import BlockTracker
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 from turnlog.wire.dialects.blocks_xml import BlocksXml
-from turnlog.wire.dialects.registry import (
-    DIALECT_FACTORIES,
-    DIALECT_NAMES,
-    DialectRequest,
-    DialectWithHistory,
-)
+from turnlog.wire.dialects.registry import DialectWithHistory
 
 AGENT = scope("agt_1")
 START = ev.AgentStart(name="Root", via="prompt")
@@ -61,7 +57,7 @@ def said(dialect: Dialect, *payloads: ev.Payload) -> list[bytes]:
 
 
 def fresh(name: str) -> Dialect:
-    return DIALECT_FACTORIES[name](BlocksOptions(), lambda _: [])
+    return DIALECTS.definitions[name].factory(BlocksOptions(), lambda _: [])
 
 
 def without_ids(messages: list[bytes]) -> list[bytes]:
@@ -166,7 +162,7 @@ def test_shown_blocks_are_retracted_from_the_first_void_one_on() -> None:
 
 def test_a_dialect_tells_the_history_before_the_event() -> None:
     told = DialectWithHistory(
-        DialectRequest("blocks", BlocksOptions(stream_meta_history_and_tool_results=True))
+        DIALECTS.request("blocks", BlocksOptions(stream_meta_history_and_tool_results=True))
     )
     first = ev.AgentStart(name="Root", via="prompt", prompt="one")
     end = ev.AgentEnd(stop_reason="end_turn")
@@ -176,12 +172,12 @@ def test_a_dialect_tells_the_history_before_the_event() -> None:
     assert root_messages(told.history)[0] == Message("user", [{"type": "text", "text": "one"}])
     assert told.idle
     assert told.close() == [DONE]
-    assert DIALECT_NAMES == ("turnlog", "blocks", "blocks-xml", "blocks-raw", "office", "agentic")
+    assert DIALECTS.names == ("turnlog", "blocks", "blocks-xml", "blocks-raw", "agentic", "office")
 
 
 def test_the_history_of_an_agent_that_is_called_is_its_own() -> None:
     told = DialectWithHistory(
-        DialectRequest("blocks", BlocksOptions(stream_meta_history_and_tool_results=True))
+        DIALECTS.request("blocks", BlocksOptions(stream_meta_history_and_tool_results=True))
     )
     call: dict[str, Any] = {"name": "Scout", "via": "call", "parent_id": "agt_1"}
     over = ev.AgentEnd(stop_reason="end_turn")

@@ -14,10 +14,8 @@ from tests.test_seed_fields import interface_name
 from tests.test_seed_names import NAMES
 from turnlog import events as ev
 from turnlog.errors import InvalidEvent
-from turnlog.events import CATALOG
 from turnlog.events.agent import StopReason
-from turnlog.wire.dialects.base import DONE
-from turnlog.wire.dialects.office import (
+from turnlog.team.office import (
     CONVERTERS,
     ERROR_CODES,
     MAX_CONTENT_CHARS,
@@ -26,6 +24,8 @@ from turnlog.wire.dialects.office import (
     Office,
     encode_heartbeat,
 )
+from turnlog.vocabularies import FULL_CATALOG
+from turnlog.wire.dialects.base import DONE
 
 ROOT = Path(__file__).parents[3]
 VECTORS = ROOT / "tests" / "vectors" / "office"
@@ -91,7 +91,7 @@ def test_a_message_has_exactly_the_fields_of_its_interface(name: str) -> None:
 
 
 def test_whatever_an_event_holds_its_message_has_the_fields() -> None:
-    for kind in CATALOG:
+    for kind in FULL_CATALOG:
         example = vector_log(
             [{"type": kind.name, "agent_id": "agt_1", "payload": kind.payload_class.EXAMPLE}]
         )
@@ -108,7 +108,9 @@ def test_an_event_is_one_message_or_none_with_its_seq() -> None:
 
 
 def test_what_has_no_counterpart() -> None:
-    silent = {kind.name for kind in CATALOG if kind.payload_class not in {*CONVERTERS, *STATE_CONVERTERS}}
+    silent = {
+        kind.name for kind in FULL_CATALOG if kind.payload_class not in {*CONVERTERS, *STATE_CONVERTERS}
+    }
     assert silent == {
         "agent.handoff", "agent.usage", "approval.decision", "approval.request", "assistant.block",
         "assistant.files", "assistant.view", "block.delta", "block.end", "block.start",
@@ -116,7 +118,9 @@ def test_what_has_no_counterpart() -> None:
         "tool.await", "tool.progress", "ui.action",
     }  # fmt: skip
     for name in silent:
-        example = vector_log([{"type": name, "payload": CATALOG.get_event_type(name).payload_class.EXAMPLE}])
+        example = vector_log(
+            [{"type": name, "payload": FULL_CATALOG.get_event_type(name).payload_class.EXAMPLE}]
+        )
         assert Office().convert(*example[0]) == []
 
 
@@ -173,7 +177,7 @@ def test_an_agent_is_a_man_or_a_woman_on_one_of_nine_seats(seat: int, gender: st
 )
 def test_another_value_is_not_taken(event: str, payload: dict[str, Any]) -> None:
     with pytest.raises(InvalidEvent):
-        CATALOG.build_event(event, payload, id="evt_1", origin="system")
+        FULL_CATALOG.build_event(event, payload, id="evt_1", origin="system")
 
 
 @for_each_row("status", ["alive", "idle", "shutdown"])

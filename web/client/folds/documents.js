@@ -1,5 +1,5 @@
 /**
- * Folds events to documents (docs/protocol.md, section 9.5), the same as `turnlog.state.documents`.
+ * Folds events to documents (docs/protocol.md, section 9.5), the same as `turnlog.team.documents`.
  *
  * `Documents` keeps the documents that can still change: replies of open agents, the team, the files. `apply` returns
  * the documents that an event changed, complete; of several with one id the last counts. Bodies are plain objects.

@@ -6,7 +6,7 @@ cursor does not move.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import NamedTuple
@@ -61,8 +61,7 @@ from turnlog.server.streaming.turn_response import TurnResponse, make_resumed_di
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor, parse_request_cursor
-from turnlog.wire.dialects.base import DialectFactory
-from turnlog.wire.dialects.registry import DIALECT_FACTORIES, HEARTBEAT_ENCODERS, DialectRequest
+from turnlog.wire.dialects.registry import DialectRegistry, DialectRequest
 
 # Rows that a filter drops are not sent, so no slow reader bounds them: pages of a filter stay small.
 FILTERED_PAGE_BYTES = 16 * 1024
@@ -96,7 +95,7 @@ class EventStreamRoute:
         access: SessionAccess,
         metrics: Metrics,
         limits: Limits,
-        dialects: Mapping[str, DialectFactory],
+        dialects: DialectRegistry,
         is_still_valid: Callable[[Identity], bool],
     ) -> None:
         self._access = access
@@ -106,7 +105,7 @@ class EventStreamRoute:
         self._numbers = MessageNumbers()
 
     def operations(self) -> list[Operation]:
-        dialect_names = ", ".join(["turnlog (default)", *DIALECT_FACTORIES, *self.dialects])
+        dialect_names = ", ".join(["turnlog (default)", *self.dialects.definitions])
         return [
             get_route(
                 "/api/events",
@@ -267,7 +266,8 @@ class EventStreamRoute:
             HEARTBEAT_INTERVAL_S,
             charge=selection.meter.charge_and_wait,
         )
-        encode_heartbeat = HEARTBEAT_ENCODERS[request.name]
+        encode_heartbeat = request.definition.encode_heartbeat if request.definition else None
+        assert encode_heartbeat is not None, "a dialect with dense ids has heartbeats of its own"
         numbered = number_frames(frames, last_number, record.session_id, encode_heartbeat)
         return prepend_frame(encode_reset(reason, record), numbered) if reason else numbered
 

@@ -15,8 +15,8 @@ from turnlog.errors import BadInput, TurnlogError, quote
 from turnlog.log import SessionRecord
 from turnlog.log.filter import EventFilter
 from turnlog.wire.cursor import END, UNKNOWN_POSITION, Cursor, parse_request_cursor
-from turnlog.wire.dialects.base import BlocksOptions, DialectFactory
-from turnlog.wire.dialects.registry import DENSE_ID_DIALECTS, DIALECT_NAMES, DialectRequest
+from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.registry import DialectRegistry, DialectRequest
 
 MAX_TYPES = 64  # names in one filter
 MAX_SESSIONS = 32  # on one stream
@@ -100,17 +100,17 @@ def resolve_resume_seq(at: Cursor, record: SessionRecord) -> int:
 
 
 def parse_dialect_request(
-    query: QueryParams, app_dialects: Mapping[str, DialectFactory], default: str = "turnlog"
+    query: QueryParams, dialects: DialectRegistry, default: str = "turnlog"
 ) -> DialectRequest:
     name = query.get("dialect", default)
-    names = (*DIALECT_NAMES, *app_dialects)
-    if name not in names:
-        raise BadInput(f"expected one of the dialects {', '.join(names)}, got {quote(name)}", "dialect")
+    if name not in dialects.names:
+        expected = ", ".join(dialects.names)
+        raise BadInput(f"expected one of the dialects {expected}, got {quote(name)}", "dialect")
     texts = {key: query[key] for key in BlocksOptions.__struct_fields__ if key in query}
-    options = parse_block_options(texts)
-    if options.ids == "dense" and name not in DENSE_ID_DIALECTS:
-        raise BadInput(f"expected the dialect {' or '.join(DENSE_ID_DIALECTS)} with dense ids", "ids")
-    return DialectRequest(name, options, app_dialects.get(name))
+    request = dialects.request(name, parse_block_options(texts))
+    if request.options.ids == "dense" and not request.has_dense_ids:
+        raise BadInput(f"expected a dialect with dense ids, got {name}", "ids")
+    return request
 
 
 def parse_event_filter(query: QueryParams) -> EventFilter:

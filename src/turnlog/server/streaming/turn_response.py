@@ -30,10 +30,9 @@ from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect, no_history
 from turnlog.wire.dialects.registry import (
-    EARLIER_EVENT_TYPES,
-    HEARTBEAT_ENCODERS,
     DialectRequest,
     DialectWithHistory,
+    HeartbeatEncoder,
     encode_frames,
 )
 
@@ -138,14 +137,16 @@ class TurnResponse:
 
 def with_heartbeats(frames: Frames, dialect_request: DialectRequest, session_id: str, at: Cursor) -> Frames:
     """Return the frames with the dialect's own heartbeats; the same frames if it has none."""
-    if dialect_request.name not in HEARTBEAT_ENCODERS:
+    definition = dialect_request.definition
+    if definition is None or definition.encode_heartbeat is None:
         return frames
-    return insert_heartbeats(frames, dialect_request.name, session_id, at.seq)
+    return insert_heartbeats(frames, definition.encode_heartbeat, session_id, at.seq)
 
 
-async def insert_heartbeats(frames: Frames, dialect: str, session_id: str, seq: int) -> Frames:
+async def insert_heartbeats(
+    frames: Frames, encode_heartbeat: HeartbeatEncoder, session_id: str, seq: int
+) -> Frames:
     """Yield the pages; instead of an empty one a heartbeat with the seq that the reader has reached."""
-    encode_heartbeat = HEARTBEAT_ENCODERS[dialect]
     async with aclosing(frames):
         async for page in frames:
             cursor = last_cursor(page)
@@ -183,7 +184,7 @@ async def make_resumed_dialect(
     The response of a single turn begins without that (`make_dialect`).
     """
     dialect = await make_dialect(log, membership, dialect_request, start_seq)
-    types = EARLIER_EVENT_TYPES.get(dialect_request.name, ())
+    types = dialect_request.definition.earlier_types if dialect_request.definition else ()
     if types:
 
         def matches(row: Row) -> bool:

@@ -47,7 +47,7 @@ class Dialect(Protocol):
     def idle(self) -> bool:
         """Return whether nothing is open. A dialect is idle between turns.
 
-        What it knows of the turns before follows from one event (`registry.EARLIER_EVENT_TYPES`).
+        What it knows of the turns before follows from one event (`DialectDefinition.earlier_types`).
         """
         ...
 

@@ -1,10 +1,8 @@
 """The dialects by name, and a dialect together with the history that it sends.
 
-`turnlog` is the envelope itself: the server replays stored bytes, so it has no factory. An application may
-add dialects of its own. The block dialects send histories in `meta_init` and `meta_final` on request;
-`DialectWithHistory` folds them beside the conversion. A dialect whose heartbeats carry the reader's position
-has a row in `HEARTBEAT_ENCODERS`. One whose messages depend on an event of an earlier turn has a row in
-`EARLIER_EVENT_TYPES`.
+`turnlog` is the envelope itself: the server replays stored bytes, so it has no definition. A registry has the
+dialects of the core, of the package's optional vocabularies and of applications. The block dialects send
+histories in `meta_init` and `meta_final` on request; `DialectWithHistory` folds them beside the conversion.
 """
 
 import re
@@ -17,51 +15,79 @@ from turnlog.state.history import History, Message
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.agentic import Agentic
-from turnlog.wire.dialects.base import BlocksOptions, Dialect, DialectFactory, HistoryLookup
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, BlocksOptions, Dialect, DialectFactory, HistoryLookup
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 from turnlog.wire.dialects.blocks_xml import BlocksXml
-from turnlog.wire.dialects.office import EARLIER_TYPES, Office, encode_heartbeat
 
 HeartbeatEncoder = Callable[[int, int, str], bytes]  # of a seq, a time in ms and a session
 
-DIALECT_FACTORIES: dict[str, DialectFactory] = {
-    "blocks": Blocks,
-    "blocks-xml": BlocksXml,
-    "blocks-raw": BlocksRaw,
-    "office": Office,
-    "agentic": Agentic,
-}
+TURNLOG = "turnlog"
 BLOCK_DIALECTS = frozenset({"blocks", "blocks-xml", "blocks-raw"})
-DIALECT_NAMES = ("turnlog", *DIALECT_FACTORIES)
 CUSTOM_NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,63}")
-HEARTBEAT_ENCODERS: dict[str, HeartbeatEncoder] = {"office": encode_heartbeat}
-DENSE_ID_DIALECTS = frozenset({"office"})  # whose ids can be numbers without gaps (`ids=dense`)
-# A dialect that begins in the middle of a log first converts the last event before it of these types and of
-# depth 0, and drops the message, which was sent before.
-EARLIER_EVENT_TYPES: dict[str, tuple[str, ...]] = {"office": EARLIER_TYPES}
+
+
+class DialectDefinition(NamedTuple):
+    """How a dialect is made, and its heartbeats if they carry the reader's position.
+
+    A dialect that begins in the middle of a log first converts the last event before it of `earlier_types`
+    and of depth 0, and drops the message, which was sent before. With `has_dense_ids` its ids can be numbers
+    without gaps (`ids=dense`).
+    """
+
+    factory: DialectFactory
+    encode_heartbeat: HeartbeatEncoder | None = None
+    earlier_types: tuple[str, ...] = ()
+    has_dense_ids: bool = False
+
+
+CORE_DIALECTS: dict[str, DialectDefinition] = {
+    "blocks": DialectDefinition(Blocks),
+    "blocks-xml": DialectDefinition(BlocksXml),
+    "blocks-raw": DialectDefinition(BlocksRaw),
+    "agentic": DialectDefinition(Agentic),
+}
 
 
 class DialectRequest(NamedTuple):
-    """The dialect that a reader requests, with its options. An application's own brings its factory."""
+    """The dialect that a reader requests, with its options. `turnlog` has no definition."""
 
     name: str
     options: BlocksOptions
-    custom_factory: DialectFactory | None = None
+    definition: DialectDefinition | None
+
+    @property
+    def has_dense_ids(self) -> bool:
+        return self.definition is not None and self.definition.has_dense_ids
 
     def create_dialect(self, history: HistoryLookup) -> Dialect:
         """Return a new dialect, for a position in the log where nothing is open."""
-        factory = self.custom_factory or DIALECT_FACTORIES[self.name]
-        return factory(self.options, history)
+        assert self.definition is not None, "the dialect turnlog is the stored line"
+        return self.definition.factory(self.options, history)
 
 
-def check_dialect_names(factories: Mapping[str, DialectFactory]) -> dict[str, DialectFactory]:
-    """Return an application's dialects; raise `CallerError` for a name that is malformed or Turnlog's own."""
-    for name in factories:
-        if name in DIALECT_NAMES or not CUSTOM_NAME_PATTERN.fullmatch(name):
-            problem = "expected a dialect's name of a-z, 0-9 and -, which Turnlog's own dialects do not have"
-            raise CallerError(f"{problem}, got {quote(name)}")
-    return dict(factories)
+class DialectRegistry:
+    """The dialects that a reader may request by name."""
+
+    def __init__(self, definitions: Mapping[str, DialectDefinition]) -> None:
+        self.definitions = dict(definitions)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (TURNLOG, *self.definitions)
+
+    def request(self, name: str, options: BlocksOptions = DEFAULT_OPTIONS) -> DialectRequest:
+        """Return the request for one of `names`."""
+        return DialectRequest(name, options, None if name == TURNLOG else self.definitions[name])
+
+    def extend(self, factories: Mapping[str, DialectFactory]) -> "DialectRegistry":
+        """Return a registry with more dialects. Raise `CallerError` for a malformed name, or one in use."""
+        for name in factories:
+            if name in self.names or not CUSTOM_NAME_PATTERN.fullmatch(name):
+                form = "a dialect's name of a-z, 0-9 and -, which Turnlog's own dialects do not have"
+                raise CallerError(f"expected {form}, got {quote(name)}")
+        added = {name: DialectDefinition(factory) for name, factory in factories.items()}
+        return DialectRegistry({**self.definitions, **added})
 
 
 class DialectWithHistory:

@@ -14,27 +14,26 @@ of its own, as in `message@customer:<event>`. The state holds only documents tha
 open agents, the team and the files.
 """
 
-from collections.abc import Callable, Collection, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
 from turnlog.events import (
     AgentEnd,
-    ArtifactWrite,
     BlockRetract,
     Envelope,
     Payload,
     ProcessEnd,
     ProcessStart,
-    RosterJoin,
-    RosterStatus,
     UiMessage,
     UnknownPayload,
 )
-from turnlog.state.channels import is_channel_visible, visible_channel
+from turnlog.state.channels import visible_channel
 from turnlog.state.content_parts import DISPLAY_PARTS, text_part
+from turnlog.state.derived_documents import DerivedDocument
+from turnlog.team.events import ArtifactWrite, RosterJoin, RosterStatus
 
 Body = dict[str, Any]
 Bodies = dict[str, Body]  # by id
@@ -48,21 +47,6 @@ CATEGORIES = {
 DOCUMENT_STATUSES = {"alive": "alive", "idle": "alive", "shutdown": "sleeping"}
 
 _encoder = msgspec.json.Encoder(order="deterministic")
-
-
-class DerivedDocument(NamedTuple):
-    """A document of a session; its body is compact JSON with sorted keys."""
-
-    id: str
-    type: str
-    category: str
-    body: bytes
-
-
-class DocumentChannel(Struct):
-    """The field of a body that decides who may see it."""
-
-    channel: str | None = None
 
 
 class ReplyDocument(Struct):
@@ -92,11 +76,6 @@ class Documents(Struct):
         if reduce is None:
             return []
         return [build_document(key, body) for key, body in reduce(self, envelope, payload).items()]
-
-
-def is_document_visible(channels: Collection[str], body: bytes) -> bool:
-    """Return whether a member of these channels sees a document."""
-    return is_channel_visible(msgspec.json.decode(body, type=DocumentChannel).channel, channels)
 
 
 def build_document(key: str, body: Body) -> DerivedDocument:

@@ -22,21 +22,15 @@ from msgspec import structs
 from turnlog.events import (
     AgentEnd,
     AgentStart,
-    ArtifactWrite,
     AssistantMessage,
     AssistantThinking,
     BlockRetract,
     ContextCompact,
     Envelope,
-    JobSuggest,
     Payload,
     ProcessAuth,
     ProcessEnd,
     ProcessStart,
-    RosterJoin,
-    RosterOffer,
-    RosterStatus,
-    ScreenCommand,
     SessionError,
     ToolCall,
     ToolResult,
@@ -49,6 +43,14 @@ from turnlog.events.agent import add_counts
 from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.events.ui import EndSession, StartSession, Summon, Wake
 from turnlog.state.content_parts import DISPLAY_PARTS, ContentPart
+from turnlog.team.events import (
+    ArtifactWrite,
+    JobSuggest,
+    RosterJoin,
+    RosterOffer,
+    RosterStatus,
+    ScreenCommand,
+)
 from turnlog.wire.dialects._common import result_text_with_images
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions, HistoryLookup, no_history
 
