@@ -23,7 +23,7 @@ from tests.support.limits import HANG_S
 from turnlog.cli.convert import Converter
 from turnlog.server.routes.messages import MAX_EVENTS_PER_BODY
 from turnlog.vocabularies import DIALECTS
-from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.base import DialectOptions
 from turnlog.wire.sse import Decoder, ServerSentEvent
 
 TOO_OFTEN = 429
@@ -54,7 +54,7 @@ class Wish(NamedTuple):
 
     def expected(self, lines: list[bytes]) -> list[Told]:
         """What the whole log is in this dialect, made from its lines without the server."""
-        converter, decoder = Converter(DIALECTS.request(self.dialect, BlocksOptions()), None), Decoder()
+        converter, decoder = Converter(DIALECTS.request(self.dialect, DialectOptions()), None), Decoder()
         wanted = [line for line in lines if self.takes(json.loads(line))]
         frames = [converter.convert_line(number, line) for number, line in enumerate(wanted, 1)]
         return [(message.id, message.data) for message in decoder.feed(b"".join(frames))]

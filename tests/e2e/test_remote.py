@@ -45,6 +45,19 @@ def test_another_process_answers_a_call(tmp_path: Path) -> None:
         assert len(results(reader)) == 1
 
 
+def test_an_executor_works_in_an_application_with_another_default_dialect(tmp_path: Path) -> None:
+    with running("remote", tmp_path, options=["--dialect", "office"]) as server:
+        session = server.session()
+        reader = Reader(server, session, "&dialect=turnlog")
+
+        async def turn() -> bool:
+            await asyncio.to_thread(server.send, session, "one two three")
+            return await reader.read(kind("agent.end"))
+
+        assert asyncio.run(beside(server, session, [count_words], turn()))
+        assert said(reader) == "There are 3 words."
+
+
 def test_a_call_waits_for_its_executor_through_a_crash_and_runs_once(tmp_path: Path) -> None:
     ran: list[str] = []
 

@@ -22,14 +22,14 @@ from turnlog.state.history import History
 from turnlog.vocabularies import DIALECTS
 from turnlog.wire import sse
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
-from turnlog.wire.dialects.base import DONE, BlocksOptions
+from turnlog.wire.dialects.base import DONE, DialectOptions
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.registry import DialectRequest, DialectWithHistory, encode_frames
 
 quick = examples(13)
 thorough = examples(25)
 options = st.builds(
-    BlocksOptions, stream_meta_history_and_tool_results=st.booleans(), stream_tool_results=st.booleans()
+    DialectOptions, stream_meta_history_and_tool_results=st.booleans(), stream_tool_results=st.booleans()
 )
 BLOCK_DIALECTS = ("blocks", "blocks-xml", "blocks-raw")
 EACH = pytest.mark.parametrize("name", BLOCK_DIALECTS)
@@ -63,7 +63,7 @@ def begun(wanted: DialectRequest, items: list[Item], start: int) -> DialectWithH
 @thorough
 @given(legal=logs(), asked=options, cuts=st.lists(st.integers(0, 2**16), min_size=1, max_size=4))
 def test_a_reader_that_comes_back_misses_and_repeats_nothing(
-    name: str, legal: Legal, asked: BlocksOptions, cuts: list[int]
+    name: str, legal: Legal, asked: DialectOptions, cuts: list[int]
 ) -> None:
     items, wanted = legal.items, DIALECTS.request(name, asked)
     whole = convert(DialectWithHistory(wanted), items)
@@ -81,7 +81,7 @@ def test_a_reader_that_comes_back_misses_and_repeats_nothing(
 @quick
 @given(legal=logs(), asked=options)
 def test_between_turns_nothing_is_kept_and_a_response_ends(
-    name: str, legal: Legal, asked: BlocksOptions
+    name: str, legal: Legal, asked: DialectOptions
 ) -> None:
     dialect = DIALECTS.definitions[name].factory(asked, History().messages)
     begins = {first for first, _ in legal.turns}
@@ -96,7 +96,7 @@ def test_between_turns_nothing_is_kept_and_a_response_ends(
 @EACH
 @quick
 @given(legal=logs(), asked=options, cut=st.integers(0, 2**16))
-def test_a_response_may_end_anywhere(name: str, legal: Legal, asked: BlocksOptions, cut: int) -> None:
+def test_a_response_may_end_anywhere(name: str, legal: Legal, asked: DialectOptions, cut: int) -> None:
     told = DialectWithHistory(DIALECTS.request(name, asked))
     convert(told, legal.items[: cut % (len(legal.items) + 1)])
     *ends, done = told.close()
@@ -106,7 +106,7 @@ def test_a_response_may_end_anywhere(name: str, legal: Legal, asked: BlocksOptio
 
 @thorough
 @given(legal=logs(), asked=options)
-def test_every_message_of_blocks_is_complete_and_small(legal: Legal, asked: BlocksOptions) -> None:
+def test_every_message_of_blocks_is_complete_and_small(legal: Legal, asked: DialectOptions) -> None:
     for placed in convert(DialectWithHistory(DIALECTS.request("blocks", asked)), legal.items):
         assert list(json.loads(placed.message))[:4] == ["type", "agent", "final", "delta"]
         assert len(placed.message) <= MAX_MESSAGE_BYTES
@@ -158,13 +158,13 @@ def test_the_reader_has_what_the_log_says(legal: Legal) -> None:
     wanted = standing({agent: [item for item in mine if item[0] != "other"] for agent, mine in said.items()})
     told = [
         placed.message
-        for placed in convert(DialectWithHistory(DIALECTS.request("blocks", BlocksOptions())), legal.items)
+        for placed in convert(DialectWithHistory(DIALECTS.request("blocks", DialectOptions())), legal.items)
     ]
     assert spoken(told) == wanted
     told = [
         placed.message
         for placed in convert(
-            DialectWithHistory(DIALECTS.request("blocks", BlocksOptions())), pruned(legal.items)
+            DialectWithHistory(DIALECTS.request("blocks", DialectOptions())), pruned(legal.items)
         )
     ]
     assert spoken(told) == wanted, "the deltas are gone"
@@ -177,7 +177,7 @@ def test_the_reader_has_what_the_log_says(legal: Legal) -> None:
     back=st.lists(st.tuples(st.integers(0, 2**16), st.integers(1, 30)), max_size=3),
 )
 def test_python_and_javascript_read_a_log_alike(
-    ask: Ask, legal: Legal, asked: BlocksOptions, back: list[tuple[int, int]]
+    ask: Ask, legal: Legal, asked: DialectOptions, back: list[tuple[int, int]]
 ) -> None:
     placed = convert(DialectWithHistory(DIALECTS.request("blocks", asked)), legal.items)
     messages = sent(placed)
@@ -201,7 +201,7 @@ def sent(placed: list[Placed]) -> list[tuple[str, str]]:
 @quick
 @given(legal=logs(), cuts=st.lists(st.integers(0, 2**20), max_size=8))
 def test_frames_come_back_as_they_were_however_they_are_cut(name: str, legal: Legal, cuts: list[int]) -> None:
-    placed = convert(DialectWithHistory(DIALECTS.request(name, BlocksOptions())), legal.items)
+    placed = convert(DialectWithHistory(DIALECTS.request(name, DialectOptions())), legal.items)
     body = b"".join(sse.encode(one.message, id=f"{one.seq}.{one.number}:k1") for one in placed)
     places = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
     decoder = sse.Decoder()

@@ -21,7 +21,7 @@ from turnlog.events import CATALOG, Envelope, Payload
 from turnlog.state.history import Message
 from turnlog.vocabularies import DIALECTS
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES, chunk
-from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.base import DialectOptions
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_xml import BlocksXml
 from turnlog.wire.dialects.registry import DialectWithHistory
@@ -177,7 +177,7 @@ def run() -> list[Envelope]:
 
 def projected(happened: list[Envelope], **options: Any) -> list[tuple[str, Any]]:
     """The messages of a session, each with the origin of its event."""
-    dialect = DialectWithHistory(DIALECTS.request("blocks", BlocksOptions(**options)))
+    dialect = DialectWithHistory(DIALECTS.request("blocks", DialectOptions(**options)))
     converted = [(event.origin, dialect.convert(event, CATALOG.decode_payload(event))) for event in happened]
     return [(origin, json.loads(message)) for origin, messages in converted for message in messages]
 
@@ -267,7 +267,7 @@ def test_histories_are_told_on_request_and_the_summary_at_the_end_of_the_run(run
 def test_the_xml_from_before_has_a_tag_where_blocks_has_the_type(tag: str, names: set[str]) -> None:
     found = 0
     for case in VECTORS:
-        xml = BlocksXml(msgspec.convert(case.get("options", {}), BlocksOptions))
+        xml = BlocksXml(msgspec.convert(case.get("options", {}), DialectOptions))
         said = b"".join(message for item in vector_log(case["events"]) for message in xml.convert(*item))
         wanted = any(message["type"] in names and message["delta"] for message in case["messages"])
         assert (tag in said.decode()) == wanted, case["name"]

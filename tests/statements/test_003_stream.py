@@ -11,7 +11,7 @@ from tests.support.written_logs import entry, scope
 from turnlog.events import Vocabulary
 from turnlog.parse.messages_api import MessagesParser
 from turnlog.parse.reply import ReplyBuilder, tag_parser_factory
-from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.base import DialectOptions
 from turnlog.wire.dialects.blocks import Blocks
 
 SOURCE = {
@@ -46,7 +46,7 @@ def messages(
     numbers = count(1)
     make_text_parser = tag_parser_factory(vocabulary)
     parser = MessagesParser(ReplyBuilder(lambda prefix: f"{prefix}{next(numbers)}", make_text_parser))
-    blocks = Blocks(BlocksOptions(**options))
+    blocks = Blocks(DialectOptions(**options))
     said = []
     for event in [START, *events, *STOP]:
         items = [entry(payload, scope("agt_1")) for payload in parser.feed(event)]

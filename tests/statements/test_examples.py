@@ -17,7 +17,7 @@ from tests.support.written_logs import vector_log
 from turnlog import Scope, open_log
 from turnlog.log import envelope_json
 from turnlog.wire.chunks import chunk
-from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.base import DialectOptions
 from turnlog.wire.dialects.blocks import Blocks
 
 EXAMPLES = json.loads((Path(__file__).parents[1] / "vectors" / "seeds" / "examples.json").read_text())
@@ -101,7 +101,7 @@ def test_an_example_of_002_is_what_a_log_holds(case: Json) -> None:
 
 @pytest.mark.parametrize("case", EXAMPLES["003"], ids=lambda case: case["name"])
 def test_an_example_of_003_is_said_of_a_log(case: Json) -> None:
-    blocks = Blocks(msgspec.convert(case.get("options", {}), BlocksOptions))
+    blocks = Blocks(msgspec.convert(case.get("options", {}), DialectOptions))
     said = [json.loads(text) for item in vector_log(case["events"]) for text in blocks.convert(*item)]
     messages, examples = joined(said), joined(case["messages"])
     places = range(len(messages) - len(examples) + 1)

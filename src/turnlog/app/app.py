@@ -14,7 +14,8 @@ from turnlog.parse.claude.lines import CLAUDE_CLI
 from turnlog.state.fold import Reducers
 from turnlog.state.rules import Phase, Rule
 from turnlog.vocabularies import DIALECTS, VOCABULARIES
-from turnlog.wire.dialects.base import DialectFactory
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DialectFactory, DialectOptions
+from turnlog.wire.dialects.registry import TURNLOG, DialectRegistry
 
 GUEST = "guest"  # the role of invited members if an application has no channels
 TURN_LIMIT_S = 600.0  # as long as one request to a provider may take
@@ -44,8 +45,9 @@ class App:
     members of that role, and only they and owners see the channel. A turn that runs longer than
     `turn_limit_s`, without the time in which it waits, ends with `turn_timeout`. The console shows `title`,
     `guide` (Markdown) and `suggestions`: messages to try, in the first channel if there are channels. Clients
-    may request the `dialects` by name, beside those of Turnlog. `untitled` is the title of sessions without
-    one. A `guide` that is a `Path` is read once, when the application is made.
+    may request the `dialects` by name, beside those of Turnlog. A reader who names no dialect gets `dialect`;
+    a reader who does not name an option gets that of `dialect_options`. `untitled` is the title of sessions
+    without one. A `guide` that is a `Path` is read once, when the application is made.
 
     `title_of` is a pure function of the application's state. When it returns another title, the server
     appends a `session.title` with the events that changed the state. An empty title changes nothing, and a
@@ -68,6 +70,8 @@ class App:
         guide: str | Path = "",
         suggestions: Sequence[str] = (),
         dialects: Mapping[str, DialectFactory] = {},
+        dialect: str = TURNLOG,
+        dialect_options: DialectOptions = DEFAULT_OPTIONS,
         untitled: str = "",
     ) -> None:
         if not turn_limit_s > 0:
@@ -98,6 +102,8 @@ class App:
         self.guide = read_guide(name, guide)
         self.suggestions = tuple(suggestions)
         self.dialects = DIALECTS.extend(dialects)
+        self.dialect = check_dialect(name, self.dialects, dialect)
+        self.dialect_options = dialect_options
         self.untitled = untitled
 
     @property
@@ -175,6 +181,15 @@ def read_guide(name: str, guide: str | Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         problem = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
         raise CallerError(f"app {name}: cannot read the guide {guide}: {problem}") from error
+
+
+def check_dialect(name: str, dialects: DialectRegistry, dialect: str) -> str:
+    """Return the name of a dialect. Raise `CallerError` if there is none of this name."""
+    try:
+        dialects.check_name(dialect)
+    except CallerError as error:
+        raise CallerError(f"app {name}: {error}") from None
+    return dialect
 
 
 def check_reducers(name: str, catalog: Catalog, reducers: Reducers) -> Reducers:

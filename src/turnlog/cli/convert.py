@@ -22,7 +22,7 @@ from turnlog.log.blobs import BlobLine
 from turnlog.log.transfer import SessionLine, decode_export_line, with_full_event_id
 from turnlog.vocabularies import DIALECTS, FULL_CATALOG
 from turnlog.wire import sse
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, DialectOptions
 from turnlog.wire.dialects.registry import DialectRegistry, DialectRequest, DialectWithHistory, encode_frames
 
 file_argument = click.argument(
@@ -72,7 +72,7 @@ def convert_command(file: BinaryIO, name: str, app: str | None, turn: str | None
     FILE has lines of JSON, as `turnlog export` and `turnlog tail --json` write them.
     """
     loaded_app = load_app(app) if app else None
-    request = find_dialect(name, BlocksOptions(**options), loaded_app.dialects if loaded_app else DIALECTS)
+    request = find_dialect(name, DialectOptions(**options), loaded_app.dialects if loaded_app else DIALECTS)
     converter = Converter(request, turn, loaded_app.catalog if loaded_app else FULL_CATALOG)
     output = sys.stdout.buffer
     try:
@@ -84,7 +84,7 @@ def convert_command(file: BinaryIO, name: str, app: str | None, turn: str | None
     output.write(converter.close())
 
 
-def find_dialect(name: str, options: BlocksOptions, dialects: DialectRegistry) -> DialectRequest:
+def find_dialect(name: str, options: DialectOptions, dialects: DialectRegistry) -> DialectRequest:
     if name not in dialects.names:
         raise click.BadParameter(f"{name!r} is not one of {', '.join(dialects.names)}.", param_hint="--to")
     return dialects.request(name, options)

@@ -76,6 +76,11 @@ class TokenFiles(NamedTuple):
     is_flag=True,
     help="Show tool errors to all members, not only that a tool failed. Works on this machine only.",
 )
+@click.option(
+    "--dialect",
+    metavar="NAME",
+    help="The dialect of readers who name none, in place of the applications' own.",
+)
 def serve_command(  # noqa: PLR0913  the options of the command
     apps: tuple[str, ...],
     log_url: str,
@@ -86,6 +91,7 @@ def serve_command(  # noqa: PLR0913  the options of the command
     allow_host: tuple[str, ...],
     journal: str,
     debug: bool,
+    dialect: str | None,
 ) -> None:
     """Serve one or more applications. `turnlog serve app:app` serves `app` from the file app.py.
 
@@ -108,7 +114,17 @@ def serve_command(  # noqa: PLR0913  the options of the command
         )
         raise click.BadParameter(problem, param_hint="--debug")
     files = TokenFiles(tokens, jwt)
-    run_server(apps, log_url, host, port, tokens=files, hosts=allow_host, journal=journal, debug=debug)
+    run_server(
+        apps,
+        log_url,
+        host,
+        port,
+        tokens=files,
+        hosts=allow_host,
+        journal=journal,
+        debug=debug,
+        dialect=dialect,
+    )
 
 
 @click.command(
@@ -133,7 +149,7 @@ def token(name: str, roles: tuple[str, ...]) -> None:
 COMMANDS = (serve_command, token)
 
 
-def run_server(
+def run_server(  # noqa: PLR0913  the options of the command
     apps: Sequence[str],
     log_url: str,
     host: str,
@@ -143,6 +159,7 @@ def run_server(
     hosts: Sequence[str] = (),
     journal: str = "warning",
     debug: bool = False,
+    dialect: str | None = None,
 ) -> None:
     """Listen, open the log, print the address and a sign-in link, and serve until stopped."""
     from turnlog.agents.runtime.executor import explain_tool_error, mask_tool_error
@@ -172,7 +189,9 @@ def run_server(
         auth = BuiltinAuth(key, token_principals, verify_token, revoked_cookies=revoked)
         host_names = (*host_check.LOOPBACK, *host_header_names(host), *hosts)
         describe = explain_tool_error if debug else mask_tool_error
-        application = create_app(loaded_apps, log_url, auth=auth, hosts=host_names, describe=describe)
+        application = create_app(
+            loaded_apps, log_url, auth=auth, hosts=host_names, describe=describe, dialect=dialect
+        )
 
         def on_started() -> None:
             write_server_file(log_url, RunningServer(address, auth.start_id if host in LOOPBACK else ""))

@@ -62,6 +62,7 @@ def create_app(
     hosts: Iterable[str] = LOOPBACK,
     limits: Limits = Limits(),  # noqa: B008
     describe: DescribeError = mask_tool_error,
+    dialect: str | None = None,
 ) -> Starlette:
     """Build the ASGI application of some apps and a log, given by its address or its store.
 
@@ -69,10 +70,10 @@ def create_app(
     `state.session_access.sessions` are its sessions while it runs.
     Without `auth` people can only sign in with links of the server: `state.auth.make_sign_in_code`.
     `describe` returns the text that members read about a failed tool; `executor.explain_tool_error` is for
-    development.
+    development. `dialect` replaces the default dialects of the apps.
     """
     auth = auth or BuiltinAuth(secrets.token_bytes(32))
-    server = Server([apps] if isinstance(apps, App) else apps, log, auth, limits, describe)
+    server = Server([apps] if isinstance(apps, App) else apps, log, auth, limits, describe, dialect)
 
     operations = server.operations()
     api_routes = [Route(item.path, item.endpoint, methods=[item.method]) for item in operations]
@@ -113,6 +114,7 @@ class Server:
         auth: Authenticator,
         limits: Limits,
         describe: DescribeError,
+        dialect: str | None,
     ) -> None:
         self._apps = list(index_apps(apps).values())
         self._log = log
@@ -124,7 +126,11 @@ class Server:
 
         is_still_valid = auth.is_still_valid if isinstance(auth, BuiltinAuth) else is_always_valid
         dialects = merge_app_dialects(self._apps)
-        self.event_stream = EventStreamRoute(self.access, self._metrics, limits, dialects, is_still_valid)
+        if dialect is not None:
+            dialects.check_name(dialect)
+        self.event_stream = EventStreamRoute(
+            self.access, self._metrics, limits, dialects, dialect, is_still_valid
+        )
 
     def operations(self) -> list[Operation]:
         access = self.access

@@ -52,7 +52,7 @@ from turnlog.team.events import (
     ScreenCommand,
 )
 from turnlog.wire.dialects._common import result_text_with_images
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions, HistoryLookup, no_history
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, DialectOptions, HistoryLookup, no_history
 
 Body = dict[str, Any]
 
@@ -112,7 +112,9 @@ class Reply:
 class Office:
     """One projection of a session's log. It sends no histories."""
 
-    def __init__(self, options: BlocksOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history) -> None:
+    def __init__(
+        self, options: DialectOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history
+    ) -> None:
         self._handoff_totals: dict[str, AgentEnd] = {}  # by turn: the sums of the agents that handed it over
         self._replies: dict[tuple[str, str], Reply] = {}  # by turn and agent: the reply that it writes
         self._system: Body | None = None  # the last `claude_system` of the process

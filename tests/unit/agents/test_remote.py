@@ -85,7 +85,7 @@ class Server:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             pairs = [line.split(": ", 1) for line in head.strip().split("\r\n")[1:]]
             headers = {name.lower(): value for name, value in pairs}
-            if head.startswith("GET /api/events?session=sess_1&types=tool.call,tool.result,"):
+            if head.startswith("GET /api/events?session=sess_1&dialect=turnlog&types=tool.call,"):
                 await self.stream(headers["last-event-id"], reader, writer)
             elif head.startswith("POST /api/events "):
                 body = await reader.readexactly(int(headers["content-length"]))

@@ -14,7 +14,7 @@ from turnlog.errors import CallerError, InvalidEvent
 from turnlog.events import Envelope, Payload, UiMessage, Vocabulary
 from turnlog.state.descriptions import is_page_event
 from turnlog.state.fold import fold
-from turnlog.vocabularies import FULL_CATALOG
+from turnlog.vocabularies import DIALECTS, FULL_CATALOG
 from turnlog_examples.tour import NoteTrip, make_app
 
 AGENT = Agent("Guide", "Plan it.", Scripted(lambda messages: []))
@@ -43,6 +43,16 @@ def test_an_application_may_be_a_name_and_an_agent() -> None:
     assert app.catalog.types == FULL_CATALOG.types
     assert app.initial_state() == {}
     assert app.initial_state() is not app.initial_state()
+
+
+def test_its_default_dialect_is_one_that_it_has() -> None:
+    assert App("plain", AGENT).dialect == "turnlog"
+    assert App("office", AGENT, dialect="office").dialect == "office"
+    factory = DIALECTS.definitions["blocks"].factory
+    assert App("own", AGENT, dialects={"own": factory}, dialect="own").dialect == "own"
+    expected = r"app plain: expected one of the dialects turnlog, blocks, .*, got 'own'"
+    with pytest.raises(CallerError, match=expected):
+        App("plain", AGENT, dialect="own")
 
 
 def test_its_vocabulary_is_added_to_the_catalog() -> None:

@@ -13,7 +13,7 @@ from turnlog.log import MemoryStore
 from turnlog.server import create_app
 from turnlog.server.auth.credentials import BuiltinAuth, hash_token
 from turnlog.vocabularies import DIALECTS
-from turnlog.wire.dialects.base import BlocksOptions, HistoryLookup
+from turnlog.wire.dialects.base import DialectOptions, HistoryLookup
 from turnlog.wire.sse import Decoder
 
 GUIDE = Agent("Guide", "Be brief.", Scripted(lambda _: ["Hello ", "there."]))
@@ -24,7 +24,7 @@ class Loud:
 
     idle = True
 
-    def __init__(self, options: BlocksOptions, history: HistoryLookup) -> None:
+    def __init__(self, options: DialectOptions, history: HistoryLookup) -> None:
         pass
 
     def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:

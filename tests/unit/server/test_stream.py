@@ -60,7 +60,7 @@ def test_a_wrong_choice_names_its_parameter(query: str, name: str) -> None:
 @pytest.mark.parametrize("query", ["dialect=klingon", "dialect=blocks&stream_tool_results=1"])
 def test_a_wrong_dialect_or_option_is_refused(query: str) -> None:
     with pytest.raises(BadInput):
-        parse_dialect_request(QueryParams(query), DIALECTS)
+        parse_dialect_request(QueryParams(query), DIALECTS, DIALECTS.request("turnlog"))
 
 
 def logged(run: Callable[[Log], Coroutine[Any, Any, None]]) -> None:

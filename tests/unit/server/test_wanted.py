@@ -1,5 +1,7 @@
 """Sessions and cursors of a request: lists, their bounds, and cursors that cannot be continued."""
 
+from typing import Literal
+
 import pytest
 from starlette.datastructures import QueryParams
 
@@ -8,8 +10,12 @@ from turnlog.errors import BadInput
 from turnlog.log import SessionRecord
 from turnlog.server.streaming.query import (
     MAX_SESSIONS,
+    OPTION_VALUES,
     CursorGone,
+    option_values,
+    parse_dialect_options,
     parse_dialect_request,
+    parse_format,
     parse_session_ids,
     reset_reason,
     resolve_cursor,
@@ -18,6 +24,7 @@ from turnlog.server.streaming.query import (
 )
 from turnlog.vocabularies import DIALECTS
 from turnlog.wire.cursor import UNKNOWN_POSITION, Cursor
+from turnlog.wire.dialects import DialectOptions
 
 HEAD = SessionRecord(session_id="sess_1", app="app", epoch="now", first=10, last=41, created_ms=0)
 
@@ -127,23 +134,70 @@ def test_a_bare_number_means_the_epoch_of_now_also_later(text: str, meant: str) 
     assert str(resolve_cursor(text, HEAD)) == meant
 
 
-def test_options_are_true_or_false() -> None:
+def test_a_query_names_the_dialect_and_its_options() -> None:
     query = QueryParams("dialect=blocks&stream_tool_results=false&stream_meta_history_and_tool_results=true")
-    wanted = parse_dialect_request(query, DIALECTS)
+    wanted = parse_dialect_request(query, DIALECTS, DIALECTS.request("turnlog"))
     assert wanted.name == "blocks"
     assert not wanted.options.stream_tool_results
     assert wanted.options.stream_meta_history_and_tool_results
-    assert parse_dialect_request(QueryParams(""), DIALECTS, "blocks-xml").name == "blocks-xml"
-    wrong = QueryParams("stream_tool_results=True")
-    fault = ("stream_tool_results", "expected true or false, got 'True' (at stream_tool_results)")
-    assert refused(parse_dialect_request, wrong, DIALECTS) == fault
+
+
+def test_the_default_has_what_a_query_does_not_name() -> None:
+    silent = DIALECTS.request("blocks-xml", DialectOptions(stream_tool_results=False))
+    assert parse_dialect_request(QueryParams(""), DIALECTS, silent) == silent
+    named = parse_dialect_request(QueryParams("dialect=office"), DIALECTS, silent)
+    assert named == DIALECTS.request("office", silent.options)
+    loud = parse_dialect_request(QueryParams("stream_tool_results=true"), DIALECTS, silent)
+    assert loud == DIALECTS.request("blocks-xml", DialectOptions(stream_tool_results=True))
+
+
+def test_a_wrong_option_is_refused_with_its_values() -> None:
+    query = QueryParams("stream_tool_results=True")
+    assert refused(parse_dialect_options, query, DialectOptions()) == (
+        "stream_tool_results",
+        "expected true or false, got 'True' (at stream_tool_results)",
+    )
+
+
+def test_an_option_is_a_flag_or_one_of_its_literals() -> None:
+    assert option_values(bool) == {"true": True, "false": False}
+    assert option_values(Literal["url", "inline"]) == {"url": "url", "inline": "inline"}
+    assert {len(values) > 1 for values in OPTION_VALUES.values()} == {True}
+    assert list(OPTION_VALUES) == list(DialectOptions.__struct_fields__)
+
+
+@for_each_row(
+    ("query", "dialect"),
+    [
+        ("", None),
+        ("format=json", "blocks"),
+        ("format=xml", "blocks-xml"),
+        ("format=raw&dialect=blocks-raw", "blocks-raw"),
+    ],
+)
+def test_a_format_is_the_dialect_that_document_003_calls_so(query: str, dialect: str | None) -> None:
+    assert parse_format(QueryParams(query)) == dialect
+
+
+@for_each_row("query", ["format=yaml", "format=", "format=xml&dialect=blocks"])
+def test_a_wrong_format_or_two_that_differ_are_refused(query: str) -> None:
+    assert refused(parse_format, QueryParams(query))[0] == "format"
 
 
 def test_options_of_images_and_citations_are_words() -> None:
-    query = QueryParams("dialect=blocks&images=inline&citations=whole")
-    options = parse_dialect_request(query, DIALECTS).options
+    plain = DIALECTS.request("blocks")
+    options = parse_dialect_request(QueryParams("images=inline&citations=whole"), DIALECTS, plain).options
     assert (options.images, options.citations) == ("inline", "whole")
-    assert refused(parse_dialect_request, QueryParams("images=data"), DIALECTS) == (
+    assert refused(parse_dialect_request, QueryParams("images=data"), DIALECTS, plain) == (
         "images",
         "expected url or inline, got 'data' (at images)",
+    )
+
+
+def test_dense_ids_need_a_dialect_that_has_them() -> None:
+    office = DIALECTS.request("office")
+    assert parse_dialect_request(QueryParams("ids=dense"), DIALECTS, office).options.ids == "dense"
+    assert refused(parse_dialect_request, QueryParams("ids=dense&dialect=blocks"), DIALECTS, office) == (
+        "ids",
+        "expected a dialect with dense ids, got blocks (at ids)",
     )

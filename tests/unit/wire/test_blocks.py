@@ -27,14 +27,14 @@ from turnlog.events import (
 from turnlog.state.history import History, Message
 from turnlog.vocabularies import FULL_CATALOG
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
-from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.base import DialectOptions
 from turnlog.wire.dialects.blocks import MAX_TITLE_BYTES, Blocks, shorten_title
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire" / "blocks.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
 AGENT = scope("agt_" + "1" * 64)
 WORST = '"\\' * 64  # the longest name and key once they are escaped
-EVERYTHING = BlocksOptions(stream_meta_history_and_tool_results=True)
+EVERYTHING = DialectOptions(stream_meta_history_and_tool_results=True)
 
 
 def said(blocks: Blocks, items: list[Item]) -> list[bytes]:
@@ -42,7 +42,7 @@ def said(blocks: Blocks, items: list[Item]) -> list[bytes]:
 
 
 def projection(case: dict[str, Any]) -> Blocks:
-    return Blocks(msgspec.convert(case.get("options", {}), BlocksOptions))
+    return Blocks(msgspec.convert(case.get("options", {}), DialectOptions))
 
 
 def check_messages(case: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ def test_every_event_can_be_converted(kind: str) -> None:
     payload = FULL_CATALOG.get_event_type(kind).decoder.decode(
         json.dumps(FULL_CATALOG.get_event_type(kind).payload_class.EXAMPLE).encode()
     )
-    for options in (BlocksOptions(), EVERYTHING):
+    for options in (DialectOptions(), EVERYTHING):
         for message in said(Blocks(options), [entry(payload, AGENT)]):
             assert json.loads(message)["agent"] == "1" * 64
 

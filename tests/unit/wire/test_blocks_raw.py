@@ -18,7 +18,7 @@ from turnlog.events import AgentEnd, AgentStart, AssistantMessage, AssistantThin
 from turnlog.state.history import Message
 from turnlog.vocabularies import FULL_CATALOG
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
-from turnlog.wire.dialects.base import DONE, BlocksOptions
+from turnlog.wire.dialects.base import DONE, DialectOptions
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire" / "blocks_raw.json"
@@ -51,7 +51,7 @@ def shown(messages: list[bytes]) -> list[Any]:
 
 
 def dialect(case: dict[str, Any]) -> BlocksRaw:
-    return BlocksRaw(msgspec.convert(case.get("options", {}), BlocksOptions))
+    return BlocksRaw(msgspec.convert(case.get("options", {}), DialectOptions))
 
 
 def replies(messages: list[bytes]) -> list[list[dict[str, Any]]]:
@@ -162,7 +162,7 @@ def test_every_event_can_be_converted(kind: str) -> None:
 
 
 def test_a_history_is_told_when_it_is_wanted() -> None:
-    wanted = BlocksOptions(stream_meta_history_and_tool_results=True)
+    wanted = DialectOptions(stream_meta_history_and_tool_results=True)
     converting = BlocksRaw(wanted, lambda agent: [Message("user", [{"type": "text", "text": agent}])])
     first, last = said(converting, log((START, AGENT), (AgentEnd(stop_reason="end_turn"), AGENT)))
     told = [{"role": "user", "content": [{"type": "text", "text": AGENT.agent_id}]}]

@@ -24,7 +24,7 @@ from turnlog.events import (
 from turnlog.state.history import Message
 from turnlog.vocabularies import FULL_CATALOG
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
-from turnlog.wire.dialects.base import DONE, BlocksOptions
+from turnlog.wire.dialects.base import DONE, DialectOptions
 from turnlog.wire.dialects.blocks_xml import BlocksXml
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire" / "blocks_xml.json"
@@ -59,7 +59,7 @@ def read(messages: list[bytes]) -> list[Node]:
 
 
 def dialect(case: dict[str, Any]) -> BlocksXml:
-    return BlocksXml(msgspec.convert(case.get("options", {}), BlocksOptions))
+    return BlocksXml(msgspec.convert(case.get("options", {}), DialectOptions))
 
 
 def check_messages(case: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ def test_every_event_can_be_converted(kind: str) -> None:
 
 
 def test_a_history_is_told_when_it_is_wanted() -> None:
-    wanted = BlocksOptions(stream_meta_history_and_tool_results=True)
+    wanted = DialectOptions(stream_meta_history_and_tool_results=True)
     converting = BlocksXml(wanted, lambda agent: [Message("user", [{"type": "text", "text": agent}])])
     first, last = read(said(converting, log((START, AGENT), (AgentEnd(stop_reason="end_turn"), AGENT))))
     told = [{"role": "user", "content": [{"type": "text", "text": AGENT.agent_id}]}]

@@ -17,7 +17,7 @@ from turnlog.parse.reply import ReplyBuilder
 from turnlog.state.history import Message
 from turnlog.vocabularies import DIALECTS
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
-from turnlog.wire.dialects.base import DONE, BlocksOptions, Dialect
+from turnlog.wire.dialects.base import DONE, Dialect, DialectOptions
 from turnlog.wire.dialects.block_tracker import BlockTracker
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
@@ -57,7 +57,7 @@ def said(dialect: Dialect, *payloads: ev.Payload) -> list[bytes]:
 
 
 def fresh(name: str) -> Dialect:
-    return DIALECTS.definitions[name].factory(BlocksOptions(), lambda _: [])
+    return DIALECTS.definitions[name].factory(DialectOptions(), lambda _: [])
 
 
 def without_ids(messages: list[bytes]) -> list[bytes]:
@@ -162,7 +162,7 @@ def test_shown_blocks_are_retracted_from_the_first_void_one_on() -> None:
 
 def test_a_dialect_tells_the_history_before_the_event() -> None:
     told = DialectWithHistory(
-        DIALECTS.request("blocks", BlocksOptions(stream_meta_history_and_tool_results=True))
+        DIALECTS.request("blocks", DialectOptions(stream_meta_history_and_tool_results=True))
     )
     first = ev.AgentStart(name="Root", via="prompt", prompt="one")
     end = ev.AgentEnd(stop_reason="end_turn")
@@ -177,7 +177,7 @@ def test_a_dialect_tells_the_history_before_the_event() -> None:
 
 def test_the_history_of_an_agent_that_is_called_is_its_own() -> None:
     told = DialectWithHistory(
-        DIALECTS.request("blocks", BlocksOptions(stream_meta_history_and_tool_results=True))
+        DIALECTS.request("blocks", DialectOptions(stream_meta_history_and_tool_results=True))
     )
     call: dict[str, Any] = {"name": "Scout", "via": "call", "parent_id": "agt_1"}
     over = ev.AgentEnd(stop_reason="end_turn")

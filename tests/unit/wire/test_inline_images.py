@@ -9,7 +9,7 @@ from tests.support.written_logs import entry, scope
 from turnlog.events import AgentStart, ToolResult, UiMessage
 from turnlog.events.tool import Image
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
-from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.base import DialectOptions
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.inline_images import addresses_to_inline, inline_images
 
@@ -36,12 +36,12 @@ def result(src: str = BLOB, size_bytes: int | None = None) -> ToolResult:
 def test_blob_is_inlined_if_it_fits_or_if_the_reader_asks_for_it(
     src: str, size_bytes: int | None, images: Literal["url", "inline"], is_inlined: bool
 ) -> None:
-    found = addresses_to_inline(result(src, size_bytes), BlocksOptions(images=images))
+    found = addresses_to_inline(result(src, size_bytes), DialectOptions(images=images))
     assert found == ([src] if is_inlined else [])
 
 
 def test_event_without_images_needs_no_blob() -> None:
-    assert addresses_to_inline(UiMessage(text="hi"), BlocksOptions(images="inline")) == []
+    assert addresses_to_inline(UiMessage(text="hi"), DialectOptions(images="inline")) == []
 
 
 @pytest.mark.parametrize("size", [3, 1200, 100_000])

@@ -9,14 +9,14 @@ from tests.support.written_logs import entry, scope
 from turnlog.events import AgentEnd, AgentStart, Payload
 from turnlog.state.history import Message
 from turnlog.wire.dialects import _common as common_module
-from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.base import DialectOptions
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 from turnlog.wire.dialects.blocks_xml import BlocksXml
 
 TEXT = "x" * 100_000
 HISTORY = [Message("user", [{"type": "text", "text": TEXT}])]
-WITH_HISTORY = BlocksOptions(stream_meta_history_and_tool_results=True)
+WITH_HISTORY = DialectOptions(stream_meta_history_and_tool_results=True)
 
 
 class CountingJson:

@@ -9,10 +9,10 @@ import turnlog.events as ev
 from turnlog.state.history import Message
 from turnlog.wire.dialects import blocks_meta
 from turnlog.wire.dialects.agent_names import AgentNames
-from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.base import DialectOptions
 from turnlog.wire.dialects.blocks_meta import MAX_HISTORY_BYTES, AgentMetaBuilder
 
-WITH_HISTORY = BlocksOptions(stream_meta_history_and_tool_results=True)
+WITH_HISTORY = DialectOptions(stream_meta_history_and_tool_results=True)
 START = ev.AgentStart(name="Clerk", via="prompt", prompt="hello")
 END = ev.AgentEnd(stop_reason="end_turn")
 

@@ -10,7 +10,7 @@ from turnlog.events import AgentStart, Citation, ErrorInfo, SessionError, ToolRe
 from turnlog.events.content import PromptDocument, PromptImage, PromptText, describe_prompt
 from turnlog.events.tool import Image
 from turnlog.state.content_parts import result_text
-from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.base import DialectOptions
 from turnlog.wire.dialects.blocks import Blocks, encode_citations
 from turnlog.wire.dialects.blocks_meta import format_user_query, label_binary_data
 
@@ -100,7 +100,7 @@ def test_prompt_of_parts_is_described_line_by_line() -> None:
 def test_citations_that_a_reader_wants_whole_are_one_message_each() -> None:
     url = "https://example.com/".ljust(5000, "a")
     citation = Citation(type="web_search_result_location", cited_text="x" * 5000, url=url, title="t" * 900)
-    messages = encode_citations("1", (citation, citation), BlocksOptions(citations="whole"))
+    messages = encode_citations("1", (citation, citation), DialectOptions(citations="whole"))
     first, second = map(json.loads, messages)
     assert (first["url"], first["title"], first["delta"]) == (url, "t" * 900, "x" * 5000)
     assert (first["final"], second["final"]) == (False, True)

@@ -144,7 +144,7 @@ class RemoteExecutor:
 
     async def _follow(self) -> bool:
         """Process one stream to its end. Return True if the session is closed."""
-        path = f"/api/events?session={quote_url(self._session)}&types={EVENT_TYPES}"
+        path = f"/api/events?session={quote_url(self._session)}&dialect=turnlog&types={EVENT_TYPES}"
         headers = {"accept": "text/event-stream", "last-event-id": self._decoder.last_id or CURSOR_PAST_END}
         async with self._client.stream(path, headers) as response:
             status = response.status_code

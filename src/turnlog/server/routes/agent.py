@@ -1,10 +1,10 @@
 """`POST /agent/run` and `POST /agent/tool_results`: a turn and its response in one request (protocol 8.3).
 
 The first sends a prompt, the second answers all calls that wait for the page. Both respond with the turn's
-events as a stream, in the dialect `blocks` by default, which ends with `[DONE]`. `agent_uuid` names the
-conversation: an id that the client chose, or the one in `meta_init`, or a session id. A chosen id is an alias
-of the caller alone: the same id of another principal names another session. Fields that the routes do not
-know are ignored, as document 003 does.
+events as a stream that ends with `[DONE]`. Its dialect is the application's if that is one of document 003's
+formats, else `blocks`. `agent_uuid` names the conversation: an id that the client chose, or the one in
+`meta_init`, or a session id. A chosen id is an alias of the caller alone: the same id of another principal
+names another session. Fields that the routes do not know are ignored, as document 003 does.
 """
 
 import re
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from starlette.requests import Request
 
-from turnlog.app import ClientEvent, Membership
+from turnlog.app import App, ClientEvent, Membership
 from turnlog.errors import BadInput, Conflict, NotFound, quote
 from turnlog.events import UiMessage
 from turnlog.events.agent import strip_agent_prefix
@@ -29,7 +29,7 @@ from turnlog.server.routes.messages import MAX_EVENTS_PER_BODY
 from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
 from turnlog.server.session_access import SessionAccess
 from turnlog.server.streaming.event_stream import EventStreamRoute
-from turnlog.server.streaming.query import parse_dialect_request
+from turnlog.server.streaming.query import FORMAT_DIALECTS, parse_dialect_request, parse_format
 from turnlog.server.streaming.streams import (
     SSE_MEDIA_TYPE,
     STREAM_HEADERS,
@@ -93,10 +93,13 @@ class AgentRoutes:
     async def run(self, request: Request) -> EventStreamResponse:
         """Send a prompt and stream its turn. Results of calls that the prompt cancelled come first."""
         sessions = self._access.sessions
-        dialect_request = self._check_quota_and_dialect(request)
+        self._stream.streams.check_quota(get_identity(request.scope))
         body = await read_json_body(request, RunBody, MAX_PROMPT_BODY_BYTES)
         prompt = check_prompt(body.user_prompt, "$.user_prompt")
-        membership, alias = await self._find_or_create(request, body.agent_uuid)
+        found = await self._find_conversation(request, body.agent_uuid) if body.agent_uuid else None
+        app = found[0].app if found else sessions.get_app(None)
+        dialect_request = self._parse_dialect_request(request, app)
+        membership, alias = found or await self._create_conversation(request, body.agent_uuid)
         membership.require_member()
 
         message = UiMessage(
@@ -115,12 +118,13 @@ class AgentRoutes:
         Raise `Conflict` unless there is exactly one result for each of these calls.
         """
         sessions = self._access.sessions
-        dialect_request = self._check_quota_and_dialect(request)
+        self._stream.streams.check_quota(get_identity(request.scope))
         body = await read_json_body(request, ToolResultsBody)
         found = await self._find_conversation(request, body.agent_uuid)
         if found is None:
             raise NotFound(f"no conversation {body.agent_uuid[:80]}")
         membership, _ = found
+        dialect_request = self._parse_dialect_request(request, membership.app)
 
         waiting = await sessions.list_frontend_calls(membership)
         call_ids = [result.tool_use_id for result in body.tool_results]
@@ -139,13 +143,9 @@ class AgentRoutes:
         _, turn = waiting[call_ids[0]]
         return await self._respond(request, membership, dialect_request, turn, seqs[0], seqs[-1])
 
-    async def _find_or_create(self, request: Request, agent_uuid: str | None) -> Conversation:
-        """Return the conversation that a request names; a new one without a name or under a new name."""
+    async def _create_conversation(self, request: Request, agent_uuid: str | None) -> Conversation:
+        """Create a conversation under the name that the client chose, or without one."""
         sessions = self._access.sessions
-        found = await self._find_conversation(request, agent_uuid) if agent_uuid else None
-        if found is not None:
-            return found
-
         creator = get_session_creator(request.scope)
         self._access.rate_limiter.consume_session(creator, time.monotonic())
         if not agent_uuid:
@@ -174,10 +174,15 @@ class AgentRoutes:
         membership = await sessions.find_by_alias(principal, name)
         return None if membership is None else (membership, name)
 
-    def _check_quota_and_dialect(self, request: Request) -> DialectRequest:
-        """Return the dialect of the response. Raise before anything is appended if it cannot be streamed."""
-        self._stream.streams.check_quota(get_identity(request.scope))
-        return parse_dialect_request(request.query_params, self._stream.dialects, default="blocks")
+    def _parse_dialect_request(self, request: Request, app: App) -> DialectRequest:
+        """Return the dialect of the response. Raise `BadInput` before anything is appended."""
+        query = request.query_params
+        dialects = self._stream.dialects
+        default = self._stream.default_request(app)
+        name = parse_format(query)
+        if name is None:
+            name = default.name if default.name in FORMAT_DIALECTS.values() else "blocks"
+        return parse_dialect_request(query, dialects, dialects.request(name, default.options))
 
     async def _respond(
         self,

@@ -12,10 +12,11 @@ from functools import partial
 from typing import NamedTuple
 
 from msgspec import json, structs
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnlog.app import Membership
+from turnlog.app import App, Membership
 from turnlog.errors import BadInput, NotFound
 from turnlog.events import Envelope, Payload, SessionMember, UnknownPayload
 from turnlog.log import Log, Page, SessionRecord
@@ -96,16 +97,19 @@ class EventStreamRoute:
         metrics: Metrics,
         limits: Limits,
         dialects: DialectRegistry,
+        default_dialect: str | None,
         is_still_valid: Callable[[Identity], bool],
     ) -> None:
+        """`default_dialect` replaces those of the applications; None leaves them."""
         self._access = access
         self.dialects = dialects
+        self._default_dialect = default_dialect
         self.streams = StreamRegistry(access, metrics, limits, is_still_valid)
         self._projections: dict[ProjectionKey, DialectProjection] = {}
         self._numbers = MessageNumbers()
 
     def operations(self) -> list[Operation]:
-        dialect_names = ", ".join(["turnlog (default)", *self.dialects.definitions])
+        dialect_names = f"without it the application's; one of {', '.join(self.dialects.names)}"
         return [
             get_route(
                 "/api/events",
@@ -115,6 +119,10 @@ class EventStreamRoute:
                 media_type=SSE_MEDIA_TYPE,
             )
         ]
+
+    def default_request(self, app: App) -> DialectRequest:
+        """Return the dialect of readers who name none, with the application's options."""
+        return self.dialects.request(self._default_dialect or app.dialect, app.dialect_options)
 
     def projection_lags(self) -> list[int]:
         return [projection.lag for projection in self._projections.values()]
@@ -153,42 +161,61 @@ class EventStreamRoute:
     ) -> FrameSource | None:
         """Return the frames that a request wants; None when no more can come."""
         query = request.query_params
-        dialect_request = parse_dialect_request(query, self.dialects)
+        dialect_requests = self._parse_dialect_requests(query, memberships)
         event_filter = parse_event_filter(query)
         meter = ReadMeter(self._access.rate_limiter, identity.principal)
         # The whole log in its own dialect is sent as it is stored, and is not charged.
-        if dialect_request.name != "turnlog" or event_filter != MATCH_ALL:
+        if dialect_requests[0].name != "turnlog" or event_filter != MATCH_ALL:
             meter.check_budget()
 
         text = request.headers.get("last-event-id") or query.get("after") or ""
         texts = split_cursors(text, len(memberships))
-        if dialect_request.options.ids == "dense":
+        if any(dialect_request.options.ids == "dense" for dialect_request in dialect_requests):
             if len(memberships) > 1 or event_filter != MATCH_ALL:
                 raise BadInput("expected one session and no filter with dense ids", "ids")
             if is_end(text):
                 raise BadInput("expected a message number with dense ids, got end", "after")
-            selection = Selection(dialect_request, event_filter, meter)
+            selection = Selection(dialect_requests[0], event_filter, meter)
             numbered = await self._numbered_frames(memberships[0], parse_request_cursor(text), selection)
             return IteratorSource(numbered) if numbered is not None else None
         if len(memberships) == 1:
-            selection = Selection(dialect_request, event_filter, meter)
+            selection = Selection(dialect_requests[0], event_filter, meter)
             _, frames = await self._session_frames(memberships[0], texts[0], selection)
             return IteratorSource(frames) if isinstance(frames, AsyncGenerator) else frames
 
         if event_filter.turn is not None:
             raise BadInput("expected one session with a turn", "turn")
         # All these sessions hold one page together.
-        selection = Selection(dialect_request, event_filter, meter, asyncio.Lock())
+        page_lock = asyncio.Lock()
         cursors: list[Cursor] = []
         sources: list[Frames | None] = []
-        for membership, cursor_text in zip(memberships, texts, strict=True):
+        for membership, cursor_text, dialect_request in zip(
+            memberships, texts, dialect_requests, strict=True
+        ):
+            selection = Selection(dialect_request, event_filter, meter, page_lock)
             at, frames = await self._session_frames(membership, cursor_text, selection)
             cursors.append(at)
-            sources.append(as_frames(frames, selection.page_lock) if frames is not None else None)
+            sources.append(as_frames(frames, page_lock) if frames is not None else None)
         if not any(sources):
             return None
         merged = MergedStream(sources, cursors)
         return IteratorSource(merged.frames(HEARTBEAT_FRAME, HEARTBEAT_INTERVAL_S))
+
+    def _parse_dialect_requests(
+        self, query: QueryParams, memberships: Sequence[Membership]
+    ) -> list[DialectRequest]:
+        """Return the dialect of each session: the same one, with options that may differ."""
+        requests = [
+            parse_dialect_request(query, self.dialects, self.default_request(membership.app))
+            for membership in memberships
+        ]
+        names = sorted({request.name for request in requests})
+        if len(names) > 1:
+            raise BadInput(
+                f"these sessions have different dialects ({', '.join(names)}): name one with dialect=",
+                "dialect",
+            )
+        return requests
 
     async def _session_frames(
         self, membership: Membership, cursor_text: str, selection: Selection

@@ -5,30 +5,23 @@ their first words, `depth=` that depth and less, `turn=` one turn. A wrong value
 name of the parameter. A cursor is never wrong: see `parse_request_cursor`.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
+from msgspec import structs
 from starlette.datastructures import QueryParams
 
 from turnlog.errors import BadInput, TurnlogError, quote
 from turnlog.log import SessionRecord
 from turnlog.log.filter import EventFilter
 from turnlog.wire.cursor import END, UNKNOWN_POSITION, Cursor, parse_request_cursor
-from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.base import DialectOptions
 from turnlog.wire.dialects.registry import DialectRegistry, DialectRequest
 
 MAX_TYPES = 64  # names in one filter
 MAX_SESSIONS = 32  # on one stream
 MAX_DEPTH_DIGITS = 9
-FLAG_VALUES = {"true": True, "false": False}
-OPTION_VALUES: dict[str, dict[str, Any]] = {
-    "stream_meta_history_and_tool_results": FLAG_VALUES,
-    "stream_tool_results": FLAG_VALUES,
-    "images": {"url": "url", "inline": "inline"},
-    "citations": {"chunks": "chunks", "whole": "whole"},
-    "ids": {"seq": "seq", "dense": "dense"},
-}
+FORMAT_DIALECTS = {"json": "blocks", "xml": "blocks-xml", "raw": "blocks-raw"}  # the names of document 003
 
 
 class CursorGone(TurnlogError):
@@ -99,18 +92,52 @@ def resolve_resume_seq(at: Cursor, record: SessionRecord) -> int:
     return last_complete_seq(at)
 
 
+def option_values(hint: object) -> dict[str, Any]:
+    """Return the values of an option by their text: those of a flag, or of a `Literal`."""
+    if hint is bool:
+        return {"true": True, "false": False}
+    return {value: value for value in get_args(hint)}
+
+
+OPTION_VALUES = {name: option_values(hint) for name, hint in get_type_hints(DialectOptions).items()}
+
+
+def parse_dialect_options(query: QueryParams, defaults: DialectOptions) -> DialectOptions:
+    changes = {}
+    for name, values in OPTION_VALUES.items():
+        text = query.get(name)
+        if text is None:
+            continue
+        if text not in values:
+            raise BadInput(f"expected {' or '.join(values)}, got {quote(text)}", name)
+        changes[name] = values[text]
+    return structs.replace(defaults, **changes)
+
+
 def parse_dialect_request(
-    query: QueryParams, dialects: DialectRegistry, default: str = "turnlog"
+    query: QueryParams, dialects: DialectRegistry, default: DialectRequest
 ) -> DialectRequest:
-    name = query.get("dialect", default)
+    """Return the dialect and the options that a query names; `default` has those that it does not name."""
+    name = query.get("dialect", default.name)
     if name not in dialects.names:
         expected = ", ".join(dialects.names)
         raise BadInput(f"expected one of the dialects {expected}, got {quote(name)}", "dialect")
-    texts = {key: query[key] for key in BlocksOptions.__struct_fields__ if key in query}
-    request = dialects.request(name, parse_block_options(texts))
+    request = dialects.request(name, parse_dialect_options(query, default.options))
     if request.options.ids == "dense" and not request.has_dense_ids:
         raise BadInput(f"expected a dialect with dense ids, got {name}", "ids")
     return request
+
+
+def parse_format(query: QueryParams) -> str | None:
+    """Return the dialect that `format=` names as document 003 does; None without it."""
+    text = query.get("format")
+    if text is None:
+        return None
+    if text not in FORMAT_DIALECTS:
+        raise BadInput(f"expected {' or '.join(FORMAT_DIALECTS)}, got {quote(text)}", "format")
+    if query.get("dialect", FORMAT_DIALECTS[text]) != FORMAT_DIALECTS[text]:
+        raise BadInput("expected a format or a dialect, got two that differ", "format")
+    return FORMAT_DIALECTS[text]
 
 
 def parse_event_filter(query: QueryParams) -> EventFilter:
@@ -125,14 +152,3 @@ def parse_event_filter(query: QueryParams) -> EventFilter:
             raise BadInput(f"expected a depth like 0 or 1, got {quote(text)}", "depth")
         depth = int(text)
     return EventFilter(types, depth, query.get("turn") or None)
-
-
-def parse_block_options(texts: Mapping[str, str]) -> BlocksOptions:
-    """Return the options that the texts name; raise `BadInput` with the name of a wrong one."""
-    values: dict[str, Any] = {}
-    for name, text in texts.items():
-        allowed = OPTION_VALUES[name]
-        if text not in allowed:
-            raise BadInput(f"expected {' or '.join(allowed)}, got {quote(text)}", name)
-        values[name] = allowed[text]
-    return BlocksOptions(**values)

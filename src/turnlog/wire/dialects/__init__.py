@@ -1,6 +1,6 @@
 """Dialects: pure projections of the log, one module each, and their registry."""
 
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, BlocksOptions, Dialect, DialectFactory, no_history
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, Dialect, DialectFactory, DialectOptions, no_history
 from turnlog.wire.dialects.registry import encode_frames
 
-__all__ = ["DEFAULT_OPTIONS", "BlocksOptions", "Dialect", "DialectFactory", "encode_frames", "no_history"]
+__all__ = ["DEFAULT_OPTIONS", "Dialect", "DialectFactory", "DialectOptions", "encode_frames", "no_history"]

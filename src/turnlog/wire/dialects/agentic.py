@@ -43,7 +43,7 @@ from turnlog.events import (
     UnknownPayload,
 )
 from turnlog.wire.dialects._common import call_args, result_text_with_images, to_json_text
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions, HistoryLookup, no_history
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, DialectOptions, HistoryLookup, no_history
 from turnlog.wire.dialects.block_tracker import BlockTracker
 
 # An unknown type of these families may come from a newer version of the package.
@@ -135,7 +135,9 @@ class AgenticAgentState:
 class Agentic:
     """One projection of a session's log. It has no options and sends no histories."""
 
-    def __init__(self, options: BlocksOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history) -> None:
+    def __init__(
+        self, options: DialectOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history
+    ) -> None:
         self._agents: dict[str, AgenticAgentState] = {}  # the running ones, by id
         self._out: list[bytes] = []  # output of the event that is being converted
 

@@ -19,8 +19,11 @@ HistoryLookup = Callable[[str], list[Message]]  # an agent's messages before the
 DONE = b"[DONE]"
 
 
-class BlocksOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reader may request beside the content. Dialects ignore options that they do not have."""
+class DialectOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader may request beside the content. Dialects ignore options that they do not have.
+
+    Each field is a query parameter of the same name: a `bool`, or a `Literal` of the texts that it may have.
+    """
 
     stream_meta_history_and_tool_results: bool = False
     stream_tool_results: bool = True
@@ -29,7 +32,7 @@ class BlocksOptions(msgspec.Struct, frozen=True, kw_only=True):
     citations: Literal["chunks", "whole"] = "chunks"  # whole: a citation is one message, whatever its size
 
 
-DEFAULT_OPTIONS = BlocksOptions()
+DEFAULT_OPTIONS = DialectOptions()
 
 
 class Dialect(Protocol):
@@ -52,7 +55,7 @@ class Dialect(Protocol):
         ...
 
 
-DialectFactory = Callable[[BlocksOptions, HistoryLookup], Dialect]
+DialectFactory = Callable[[DialectOptions, HistoryLookup], Dialect]
 
 
 def no_history(agent_id: str) -> list[Message]:

@@ -40,7 +40,7 @@ from turnlog.wire.dialects._common import (
     to_json_text,
 )
 from turnlog.wire.dialects.agent_names import AgentNames
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions, HistoryLookup, no_history
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, DialectOptions, HistoryLookup, no_history
 from turnlog.wire.dialects.block_tracker import BlockTracker, OpenBlock
 from turnlog.wire.dialects.blocks_meta import AgentMetaBuilder, awaited_calls, error_meta, files_meta
 
@@ -55,7 +55,9 @@ ADDRESS_FIELDS = frozenset({"url", "source"})  # of a page, and of a search resu
 class Blocks:
     """One projection of a session's log."""
 
-    def __init__(self, options: BlocksOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history) -> None:
+    def __init__(
+        self, options: DialectOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history
+    ) -> None:
         self._options = options
         self._names = AgentNames()
         self._meta = AgentMetaBuilder(options, history, self._names)
@@ -225,7 +227,7 @@ def encode_tool_result(agent: str, payload: ToolResult) -> list[bytes]:
     return messages + chunk("tool_result", agent, "", final=True, **names)
 
 
-def encode_citations(agent: str, citations: tuple[Citation, ...], options: BlocksOptions) -> list[bytes]:
+def encode_citations(agent: str, citations: tuple[Citation, ...], options: DialectOptions) -> list[bytes]:
     """Return the citations of a text, to send after its final message. `index` joins the chunks of one."""
     messages: list[bytes] = []
     for index, citation in enumerate(citations):

@@ -13,7 +13,7 @@ from turnlog.events import AgentEnd, AgentStart, AssistantFiles, File, SessionEr
 from turnlog.state.content_parts import ContentPart, prompt_parts
 from turnlog.wire.dialects._common import to_json_text, usage_json
 from turnlog.wire.dialects.agent_names import AgentNames
-from turnlog.wire.dialects.base import BlocksOptions, HistoryLookup
+from turnlog.wire.dialects.base import DialectOptions, HistoryLookup
 
 JsonObject = dict[str, Any]
 
@@ -25,7 +25,7 @@ MAX_HISTORY_BYTES = 256 * 1024  # of one history; about as much as a model reads
 class AgentMetaBuilder:
     """Builds the values of an agent's start and end. `history` returns its messages before the event."""
 
-    options: BlocksOptions
+    options: DialectOptions
     history: HistoryLookup
     names: AgentNames
 

@@ -53,7 +53,7 @@ from turnlog.wire.dialects._common import (
     usage_json,
 )
 from turnlog.wire.dialects.agent_names import AgentNames
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions, HistoryLookup, no_history
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, DialectOptions, HistoryLookup, no_history
 from turnlog.wire.dialects.block_tracker import BlockTracker, OpenBlock
 from turnlog.wire.dialects.blocks import encode_citations
 from turnlog.wire.dialects.blocks_meta import AgentMetaBuilder
@@ -203,7 +203,9 @@ class RawAgentState:
 class BlocksRaw:
     """One projection of a session's log."""
 
-    def __init__(self, options: BlocksOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history) -> None:
+    def __init__(
+        self, options: DialectOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history
+    ) -> None:
         self._options = options
         self._names = AgentNames()
         self._meta = AgentMetaBuilder(options, history, self._names)

@@ -41,7 +41,7 @@ from turnlog.state.content_parts import result_text
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects._common import call_args, call_kind, to_json_text
 from turnlog.wire.dialects.agent_names import AgentNames
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, BlocksOptions, HistoryLookup, no_history
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, DialectOptions, HistoryLookup, no_history
 from turnlog.wire.dialects.block_tracker import BlockTracker, OpenBlock
 from turnlog.wire.dialects.blocks_meta import AgentMetaBuilder, awaited_calls, error_meta, files_meta
 
@@ -80,7 +80,9 @@ class OpenTag(NamedTuple):
 class BlocksXml:
     """One projection of a session's log."""
 
-    def __init__(self, options: BlocksOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history) -> None:
+    def __init__(
+        self, options: DialectOptions = DEFAULT_OPTIONS, history: HistoryLookup = no_history
+    ) -> None:
         self._options = options
         self._names = AgentNames()
         self._meta = AgentMetaBuilder(options, history, self._names)

@@ -13,12 +13,12 @@ from msgspec import structs
 from turnlog.events import Payload, ToolResult, UnknownPayload
 from turnlog.events.tool import Image
 from turnlog.wire.chunks import available_payload_bytes
-from turnlog.wire.dialects.base import BlocksOptions
+from turnlog.wire.dialects.base import DialectOptions
 
 LONGEST_AGENT = "x" * 64  # whatever the name of the agent: an image fits or does not
 
 
-def addresses_to_inline(payload: Payload | UnknownPayload, options: BlocksOptions) -> list[str]:
+def addresses_to_inline(payload: Payload | UnknownPayload, options: DialectOptions) -> list[str]:
     """Return the addresses of the blobs that the event's messages should contain."""
     if not isinstance(payload, ToolResult):
         return []
@@ -26,7 +26,7 @@ def addresses_to_inline(payload: Payload | UnknownPayload, options: BlocksOption
     return list(dict.fromkeys(addresses))
 
 
-def is_inlined(result: ToolResult, image: Image, options: BlocksOptions) -> bool:
+def is_inlined(result: ToolResult, image: Image, options: DialectOptions) -> bool:
     if image.src.startswith(("data:", "http:", "https:")):
         return False
     if options.images == "inline":

@@ -15,7 +15,7 @@ from turnlog.state.history import History, Message
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.agentic import Agentic
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, BlocksOptions, Dialect, DialectFactory, HistoryLookup
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, Dialect, DialectFactory, DialectOptions, HistoryLookup
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 from turnlog.wire.dialects.blocks_xml import BlocksXml
@@ -53,7 +53,7 @@ class DialectRequest(NamedTuple):
     """The dialect that a reader requests, with its options. `turnlog` has no definition."""
 
     name: str
-    options: BlocksOptions
+    options: DialectOptions
     definition: DialectDefinition | None
 
     @property
@@ -76,7 +76,12 @@ class DialectRegistry:
     def names(self) -> tuple[str, ...]:
         return (TURNLOG, *self.definitions)
 
-    def request(self, name: str, options: BlocksOptions = DEFAULT_OPTIONS) -> DialectRequest:
+    def check_name(self, name: str) -> None:
+        """Raise `CallerError` if there is no dialect of this name."""
+        if name not in self.names:
+            raise CallerError(f"expected one of the dialects {', '.join(self.names)}, got {quote(name)}")
+
+    def request(self, name: str, options: DialectOptions = DEFAULT_OPTIONS) -> DialectRequest:
         """Return the request for one of `names`."""
         return DialectRequest(name, options, None if name == TURNLOG else self.definitions[name])
 
