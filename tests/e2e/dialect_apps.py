@@ -14,3 +14,4 @@ def greeter() -> Agent:
 plain = App("plain", greeter())
 office = App("office", greeter(), dialect="office", dialect_options=HISTORIES)
 xml = App("xml", greeter(), dialect="blocks-xml", dialect_options=HISTORIES)
+shared = App("shared", greeter(), dialect="office", shared_session=True)

@@ -4,13 +4,15 @@ import json
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import Browser, BrowserContext, expect
 
-from tests.e2e.console import chat, opened, say
+from tests.e2e.broker_desk import token, tokens_file
+from tests.e2e.console import chat, context_of, opened, say
 from tests.e2e.harness import ROOT, TURNLOG, Server, running
 from tests.e2e.test_responses import Answer, post
 from tests.support.limits import HANG_S
@@ -196,3 +198,41 @@ def test_serve_refuses_an_unknown_dialect_at_the_start(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert "expected one of the dialects turnlog, blocks, " in ended.stderr
     assert "got 'klingon'" in ended.stderr
+
+
+# A page of document 004 that reads on: what it has got is in `events`.
+FOLLOW = """() => {
+  globalThis.events = [];
+  new EventSource('/api/events?after=-1').onmessage = ({ data }) => events.push(JSON.parse(data));
+}"""
+SEND = """(message) => fetch('/api/send', {
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify({ message }),
+}).then(({ status }) => status)"""
+SPEAKERS = "() => events.filter(({ type }) => type === 'user_message').map(({ speakerName }) => speakerName)"
+
+
+def test_pages_of_two_people_see_one_office_if_the_application_shares_its_session(
+    tmp_path: Path, chrome: Browser
+) -> None:
+    options = ["--tokens", str(tokens_file(tmp_path))]
+    with running(APPS + "shared", tmp_path, options=options) as server, ExitStack() as stack:
+        pages = []
+        for name in ("ada", "bob"):
+            context = stack.enter_context(context_of(chrome))
+            headers = {"authorization": f"Bearer {token(name)}"}
+            assert context.request.post(f"{server.url}/api/sign-in", headers=headers, data={}).ok
+            page = context.new_page()
+            page.goto(server.url)
+            page.evaluate(FOLLOW)
+            pages.append(page)
+        assert [page.evaluate(SEND, "Hi") for page in pages] == [202, 202]
+        for page in pages:
+            page.wait_for_function(f"({SPEAKERS})().length === 2")
+            assert page.evaluate(SPEAKERS) == ["ada", "bob"]
+        sessions = [
+            page.evaluate("() => [...new Set(events.map((event) => event.sessionId))]") for page in pages
+        ]
+        assert len(sessions[0]) == 1
+        assert sessions[0] == sessions[1]

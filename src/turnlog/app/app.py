@@ -24,13 +24,16 @@ TURN_LIMIT_S = 600.0  # as long as one request to a provider may take
 class Roles(NamedTuple):
     """The roles of an application's sessions. `creator` are the roles of the member who creates one.
 
+    `joiner` are the roles of those who join a shared session after its creator: without any, the creator's.
+
     `postable_events`: the application's events that pages of a role may post. `emits`: those that the model
     of the role's channel may emit. `state_views`: what a role sees of the state. An empty table limits no
     role; in any other, a role without an entry gets nothing. `invitable_roles`: the roles for which a role
     may make links, beside the roles that the member has. `unique`: roles of at most one person in a session.
     """
 
-    creator: tuple[str, ...] = ("owner",)
+    creator: tuple[str, ...] = (OWNER,)
+    joiner: tuple[str, ...] = ()
     postable_events: Mapping[str, Collection[type[Payload]]] = {}
     emits: Mapping[str, Collection[type[Payload]]] = {}
     state_views: Mapping[str, Callable[[Any], Any]] = {}
@@ -48,6 +51,9 @@ class App:
     may request the `dialects` by name, beside those of Turnlog. A reader who names no dialect gets `dialect`;
     a reader who does not name an option gets that of `dialect_options`. `untitled` is the title of sessions
     without one. A `guide` that is a `Path` is read once, when the application is made.
+
+    With `shared_session`, requests that name no session mean one session of all principals who may create
+    sessions. Each becomes a member with its first request.
 
     `title_of` is a pure function of the application's state. When it returns another title, the server
     appends a `session.title` with the events that changed the state. An empty title changes nothing, and a
@@ -73,6 +79,7 @@ class App:
         dialect: str = TURNLOG,
         dialect_options: DialectOptions = DEFAULT_OPTIONS,
         untitled: str = "",
+        shared_session: bool = False,
     ) -> None:
         if not turn_limit_s > 0:
             raise CallerError(f"app {name}: expected a turn_limit_s above 0, got {turn_limit_s}")
@@ -95,6 +102,8 @@ class App:
         self.reducers = check_reducers(name, self.catalog, reducers or {})
         check_rules(name, self.rules)
         check_roles(name, vocabulary, self.channels, roles)
+        check_shared_roles(name, roles, shared_session)
+        self.shared_session = shared_session
         self.initial_state = initial_state
         self.turn_limit_s = turn_limit_s
         self.roles = roles
@@ -160,7 +169,8 @@ class App:
 
 def role_names(channels: Sequence[str], roles: Roles) -> frozenset[str]:
     """Return every role that an application declares, except those of `emits`, which must be among them."""
-    names = {*channels, *roles.creator, *roles.postable_events, *roles.state_views, *roles.invitable_roles}
+    names = {*channels, *roles.creator, *roles.joiner}
+    names.update(roles.postable_events, roles.state_views, roles.invitable_roles)
     names.update(*roles.invitable_roles.values())
     return frozenset(names)
 
@@ -227,6 +237,7 @@ def check_roles(name: str, vocabulary: Vocabulary | None, channels: Collection[s
     own_roles = {
         *channels,
         *roles.creator,
+        *roles.joiner,
         *roles.postable_events,
         *roles.state_views,
         *roles.invitable_roles,
@@ -237,3 +248,11 @@ def check_roles(name: str, vocabulary: Vocabulary | None, channels: Collection[s
     for role in sorted(roles.unique):
         if role != OWNER and role not in role_names(tuple(channels), roles):
             raise CallerError(f"app {name}: unique: expected roles of the application, got {role}")
+
+
+def check_shared_roles(name: str, roles: Roles, is_shared: bool) -> None:
+    """Raise `CallerError` for roles that the members of a shared session cannot all have."""
+    if roles.joiner and not is_shared:
+        raise CallerError(f"app {name}: joiner: expected shared_session=True, which has members who join")
+    if is_shared and (unique := roles.unique.intersection(roles.joiner or roles.creator)):
+        raise CallerError(f"app {name}: {min(unique)} is unique, expected roles that all members can share")

@@ -25,6 +25,7 @@ from turnlog.app.invites import (
 from turnlog.app.membership import Membership, Principal, membership_of
 from turnlog.errors import CallerError, Forbidden, LimitReached, NotFound
 from turnlog.events import (
+    CATALOG,
     Event,
     EventDraft,
     Payload,
@@ -34,6 +35,7 @@ from turnlog.events import (
     SessionMember,
     decode_envelope,
 )
+from turnlog.events.roles import SERVER_ROLES
 from turnlog.ids import new_id
 from turnlog.log import Log, OpenInvite, SessionRecord, envelope_json
 from turnlog.log.append import apply_to_record
@@ -78,6 +80,10 @@ class ListedInvite(NamedTuple):
     invite: OpenInvite
 
 
+async def allow(record: SessionRecord) -> None:
+    """For decisions that need nothing but the record."""
+
+
 class MemberChanges:
     """The members and invites of all sessions."""
 
@@ -116,6 +122,39 @@ class MemberChanges:
         events, seq = await self._append(membership.session_id, decide)
         is_invite = any(isinstance(event.payload, SessionInvite) for event in events)
         return MemberChange(seq, invite_id if is_invite else None)
+
+    async def join_shared_session(self, principal: str, session_id: str) -> None:
+        """Make a principal a member of its application's shared session.
+
+        Raise `Forbidden` if it was a member before: it left, or was removed. `memory:` does not know this any
+        more when it has evicted the events.
+        """
+
+        async def check(record: SessionRecord) -> None:
+            if not session_roles(record, principal) and await self._was_member(record, principal):
+                raise Forbidden("you are no longer a member of the shared session; its owner can invite you")
+
+        def decide(record: SessionRecord, app: App) -> Decision:
+            return shared_join_decision(record, app, principal)
+
+        await self._append(session_id, decide, check)
+
+    async def _was_member(self, record: SessionRecord, principal: str) -> bool:
+        """Return whether the log has a change of the principal's session roles."""
+        seq = -1
+        while seq < record.last:
+            page = await self._log.read_types(record.session_id, (SessionMember.TYPE,), seq)
+            for envelope in page.envelopes():
+                change = CATALOG.decode_payload(envelope)
+                if not isinstance(change, SessionMember) or change.principal != principal:
+                    continue
+                # A server role in the log is only the record of an operator's act.
+                if not change.roles or not SERVER_ROLES.issuperset(change.roles):
+                    return True
+            if page.upto is None:
+                break
+            seq = page.upto
+        return False
 
     # making and ending invites
 
@@ -250,9 +289,12 @@ class MemberChanges:
     # appending
 
     async def _append(
-        self, session_id: str, decide: Callable[[SessionRecord, App], Decision]
+        self,
+        session_id: str,
+        decide: Callable[[SessionRecord, App], Decision],
+        check: Callable[[SessionRecord], Awaitable[None]] = allow,
     ) -> tuple[Sequence[Event], int]:
-        """Append a decision. If members or invites have changed meanwhile, decide again.
+        """Append a decision. If members or invites have changed meanwhile, check and decide again.
 
         Return the events and the seq of the main one. Raise the decision's refusal after the append.
         """
@@ -262,6 +304,7 @@ class MemberChanges:
             app = self._apps.get(record.app)
             if app is None:
                 raise NotFound(f"no session {session_id[:80]}")
+            await check(record)
             decision = decide(record, app)
             if member_changes_in(decision.events):
                 await self._open_session(record)
@@ -328,6 +371,16 @@ def join_decision(
     join_event = system_event(app, member, principal, invite_event_id("used", invite_id))
     ends = [invite_end_event(app, other, "revoked", principal) for other in others]
     return Decision([join_event, *ends])
+
+
+def shared_join_decision(record: SessionRecord, app: App, principal: str) -> Decision:
+    """Make a principal a member of a shared session; its invitations end. A member keeps its roles."""
+    # Without a creator the process died between the creation of the session and its first event.
+    joiner_roles = app.roles.joiner if record.creator else ()
+    roles = tuple(sorted(session_roles(record, principal))) or joiner_roles or app.roles.creator
+    join_event = system_event(app, SessionMember(principal=principal, roles=roles), principal)
+    invites = invites_for_principal(record, principal)
+    return Decision([join_event, *[invite_end_event(app, item, "revoked", principal) for item in invites]])
 
 
 def invite_decision(

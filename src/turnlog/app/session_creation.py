@@ -52,11 +52,13 @@ def first_event_id(session_id: str, payload: Payload) -> str:
 
 
 def default_session_key(principal: Principal, app: App) -> str:
+    if app.shared_session:
+        return f"shared:{app.name}"  # no key of a principal, which begins with a number
     return f"{len(principal.name)}:{principal.name}:{app.name}"
 
 
 def default_session_id(key: str, number: int) -> str:
-    """Return the id of a principal's default session: of the first one, or of a later one."""
+    """Return the id of the default session under a key: of the first one, or of a later one."""
     return "sess_" + sha256(f"{key}:{number}".encode()).hexdigest()[:32]
 
 

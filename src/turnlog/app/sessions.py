@@ -236,7 +236,9 @@ class Sessions:
     async def ensure_default_session(self, principal: Principal, app: str | None = None) -> Membership:
         """Return the session that a principal has in an application without naming one.
 
-        If it is closed, or the principal was removed from it, a new one is created.
+        If it is closed, or the principal was removed from it, a new one is created. A shared session is the
+        same for all principals. Each joins it with its first request; `Forbidden` is raised for those who
+        were removed from it.
         """
         served_app = self.get_app(app)
         key = default_session_key(principal, served_app)
@@ -244,8 +246,12 @@ class Sessions:
         async with self._create_locks.setdefault(key, asyncio.Lock()):
             number, newest = await find_newest_default(self.log, key)
             membership = membership_of(principal, newest, served_app) if newest else None
-            if membership is not None and not membership.record.closed:
-                return membership
+            if newest is not None and not newest.closed:
+                if membership is not None:
+                    return membership
+                if served_app.shared_session:
+                    await self.member_changes.join_shared_session(principal.name, newest.session_id)
+                    return await self.get_membership(principal, newest.session_id)
             session_id = default_session_id(key, number + 1)
             return await self.create(principal, served_app.name, session_id=session_id)
 

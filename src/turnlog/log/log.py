@@ -319,6 +319,11 @@ class Log:
             raise NotFound(f"no session {session_id[:80]}")
         return page
 
+    async def read_types(self, session_id: str, types: tuple[str, ...], after: int = -1) -> Page:
+        """Return one page of durable rows of some types after a seq; `upto` is how far it reaches."""
+        type_query = TypeQuery(after, types, MAX_PAGE_BYTES)
+        return await self._read_or_quarantine(self._store.read_types, session_id, type_query)
+
     async def _read_or_quarantine(self, read: Callable[..., T], session_id: str, *args: object) -> T:
         try:
             return await self._run_read(read, session_id, *args)

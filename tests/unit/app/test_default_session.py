@@ -4,10 +4,15 @@ import asyncio
 
 import pytest
 
+import turnlog
 from tests.support.coverage_pause import without_coverage
-from tests.unit.app.desk import ADA, BOB, desk, make_app, play
+from tests.unit.app.desk import ADA, BOB, EVE, ROOT, desk, make_app, play
 from tests.unit.log.delegates import Counting, Gated
-from turnlog.errors import NotFound
+from turnlog.app import Principal, Roles
+from turnlog.app.session_creation import default_session_id, default_session_key
+from turnlog.errors import Forbidden, NotFound
+from turnlog.events import SessionMember
+from turnlog.ids import now_ms
 from turnlog.log import Log, MemoryStore
 
 
@@ -92,5 +97,69 @@ def test_seat_beside_an_agent_opens_no_driver_of_another_session() -> None:
                 await again.sessions.get_membership_by_agent(ADA, "agt_unknown")
             assert again.sessions.drivers._drivers == {}
         await log.close()
+
+    play(run)
+
+
+def test_shared_default_is_the_same_session_for_all_and_the_next_one_after_it_is_closed() -> None:
+    async def run() -> None:
+        async with desk(make_app(shared_session=True)) as at:
+            default = at.sessions.ensure_default_session
+            first = await default(ADA)
+            assert (await default(BOB)).session_id == first.session_id
+            assert (await default(BOB)).roles == {"owner"}
+            await at.log.close_session(first.session_id)
+            second = await default(BOB)
+            assert second.session_id != first.session_id
+            assert (await default(ADA)).session_id == second.session_id
+            assert (second.record.creator, second.record.members) == ("bob", {"bob": ("owner",)})
+
+    play(run)
+
+
+def test_shared_default_whose_creator_died_before_the_first_event_gets_a_creator() -> None:
+    async def run() -> None:
+        app = make_app(shared_session=True, roles=Roles(joiner=("visitor",)))
+        async with desk(app) as at:
+            await at.log.create(app.name, default_session_id(default_session_key(ADA, app), 0))
+            assert (await at.sessions.ensure_default_session(ADA)).roles == {"owner"}
+            assert (await at.sessions.ensure_default_session(BOB)).roles == {"visitor"}
+
+    play(run)
+
+
+def test_principal_who_joins_the_shared_default_has_no_open_invitation_left() -> None:
+    async def run() -> None:
+        async with desk(make_app(shared_session=True)) as at:
+            seat = await at.sessions.ensure_default_session(ADA)
+            change = await at.sessions.member_changes.change_roles(seat, "bob", ["guest"], now_ms())
+            assert change.invite_id in (await at.log.info(seat.session_id)).invites
+            assert (await at.sessions.ensure_default_session(BOB)).record.invites == {}
+
+    play(run)
+
+
+def test_former_operator_whose_act_is_in_the_log_joins_the_shared_default() -> None:
+    async def run() -> None:
+        async with desk(make_app(shared_session=True)) as at:
+            await at.sessions.ensure_default_session(ADA)
+            seat = await at.sessions.ensure_default_session(ROOT)
+            await at.until(seat, "agent.end", trace_id=await at.say(seat, "hello"))
+            assert seat.roles == set()
+            assert (await at.sessions.ensure_default_session(Principal("root"))).roles == {"owner"}
+
+    play(run)
+
+
+def test_removal_is_found_behind_many_changes_of_members() -> None:
+    async def run() -> None:
+        async with desk(make_app(shared_session=True)) as at:
+            seat = await at.sessions.ensure_default_session(ADA)
+            changes = [SessionMember(principal=f"p{number}", roles=("guest",)) for number in range(600)]
+            for change in [*changes, SessionMember(principal="bob", roles=())]:
+                await at.log.append(seat.session_id, [turnlog.event(change, origin="system")])
+            with pytest.raises(Forbidden, match="no longer a member of the shared session"):
+                await at.sessions.ensure_default_session(BOB)
+            assert (await at.sessions.ensure_default_session(EVE)).roles == {"owner"}
 
     play(run)

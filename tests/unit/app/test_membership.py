@@ -233,6 +233,27 @@ def test_role_for_one_person_is_taken_by_a_member_and_by_an_open_invite() -> Non
     play(run)
 
 
+@pytest.mark.parametrize(
+    ("shared", "roles", "problem"),
+    [
+        (False, Roles(joiner=("visitor",)), "joiner: expected shared_session=True"),
+        (True, Roles(unique=frozenset({"owner"})), "owner is unique"),
+        (True, Roles(joiner=("visitor",), unique=frozenset({"visitor"})), "visitor is unique"),
+        (True, Roles(joiner=("operator",)), "operator is a role of the server"),
+    ],
+)
+def test_roles_that_a_shared_session_cannot_have_are_refused(
+    shared: bool, roles: Roles, problem: str
+) -> None:
+    with pytest.raises(CallerError, match=problem):
+        make_app(roles=roles, shared_session=shared)
+
+
+def test_role_of_those_who_join_is_a_role_of_the_application() -> None:
+    roles = Roles(joiner=("visitor",), unique=frozenset({"owner"}), emits={"visitor": ()})
+    assert "visitor" in make_app(roles=roles, shared_session=True).role_names
+
+
 def test_unique_role_that_the_application_does_not_have_is_refused() -> None:
     with pytest.raises(CallerError, match="unique: expected roles of the application, got boss"):
         make_app(roles=Roles(unique=frozenset({"boss"})))
