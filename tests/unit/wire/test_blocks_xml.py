@@ -25,7 +25,7 @@ from turnlog.state.history import Message
 from turnlog.vocabularies import FULL_CATALOG
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import DONE, DialectOptions
-from turnlog.wire.dialects.blocks_xml import BlocksXml
+from turnlog.wire.dialects.blocks_xml import BlocksXml, split_model_text
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire" / "blocks_xml.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
@@ -226,3 +226,8 @@ def test_line_breaks_and_backslashes_are_escaped_as_their_readers_expect_it() ->
     lines = b"".join(said(BlocksXml(), log(*entries))).decode()
     assert lines.count("a\\\\b\\nc") == 3
     assert lines.count("[a\\b\\nc]") == 1
+
+
+def test_carriage_return_at_the_end_waits_for_its_line_feed() -> None:
+    assert split_model_text("a\r") == ("a", "\r")
+    assert split_model_text("a\r", is_last=True) == ("a\r", "")
