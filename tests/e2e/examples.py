@@ -84,14 +84,21 @@ def bodies(events: list[Any], type: str) -> list[Any]:
     return [event["payload"] for event in events if event["type"] == type]
 
 
-def told(server: Server, session: str, agent_id: str) -> list[ServerSentEvent]:
-    """Everything that `blocks` says with both options, up to the end of an agent."""
+def told(server: Server, session: str, agent_id: str, ends: int = 1) -> list[ServerSentEvent]:
+    """Everything that `blocks` says with both options, up to the end of an agent, or to one of its ends.
+
+    An agent that takes over from the first one has its id, and so another end.
+    """
     reader = Reader(server, session, BOTH)
     last = agent_id.removeprefix("agt_")
+    left = ends
 
     def ended(message: ServerSentEvent) -> bool:
+        nonlocal left
         said = json.loads(message.data) if message.event == "message" else {"type": message.event}
-        return bool(said["type"] == "meta_final" and said["agent"] == last and said["final"])
+        if said["type"] == "meta_final" and said["agent"] == last and said["final"]:
+            left -= 1
+        return left == 0
 
     assert asyncio.run(reader.read(ended))
     return [message for message in reader.messages if message.event == "message"]

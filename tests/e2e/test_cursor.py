@@ -67,7 +67,7 @@ def follow(context: BrowserContext, server: Server, query: str) -> Page:
     page.route("**/plain/", lambda route: route.fulfill(body=EMPTY_PAGE, content_type="text/html"))
     page.goto(f"{server.url}/plain/")
     page.evaluate(FOLLOW, f"/api/events?{query}")
-    page.wait_for_function("opened > 0")
+    page.wait_for_function("() => opened > 0")
     return page
 
 

@@ -96,7 +96,7 @@ def test_the_page_shows_the_office_in_two_tabs_after_a_reload_and_a_restart(
             server.stop()
         with serving(tmp_path, port=server.port):
             for page in (first, second, third):
-                page.wait_for_function("office.restarts === 1")
+                page.wait_for_function("() => office.restarts === 1")
             caught_up(first, second, third)
             asleep = [line.replace("alive", "sleeping") for line in agents]
             assert [shown(page) for page in (first, second, third)] == [(asleep, conversation)] * 3
@@ -114,7 +114,7 @@ def test_the_page_knows_every_type_that_the_server_sends(chromium: str, tmp_path
         signed_in(context, server)
         page = opened(context, server)
         page.click("#start")
-        page.wait_for_function("office.session === 'active'")
+        page.wait_for_function("() => office.session === 'active'")
         press(page, "summon")
         for text in ("Please look happy", "Write about ships", "Who is here?", "/login", "/compact", "/auth"):
             say(page, text)
@@ -124,11 +124,11 @@ def test_the_page_knows_every_type_that_the_server_sends(chromium: str, tmp_path
         for command in (offer, {"kind": "job_help", "form": {"name": "Librarian"}}):
             event = {"type": "ui.command", "payload": {"command": command}}
             assert server.post("/api/events", {"session": session, "events": [event]})[0] == 202
-        page.wait_for_function("office.help && office.offer")
+        page.wait_for_function("() => office.help && office.offer")
         press(page, "wake")
         page.click("#end")
-        page.wait_for_function("office.session === 'user_ended'")
-        page.wait_for_function("office.types.heartbeat > 0")
+        page.wait_for_function("() => office.session === 'user_ended'")
+        page.wait_for_function("() => office.types.heartbeat > 0")
         assert page.evaluate("problems") == []
         assert set(page.evaluate("Object.keys(office.types)")) == set(NAMES["004"])
         assert page.evaluate("office.types.claude_system") == 1

@@ -155,17 +155,21 @@ def test_a_stop_reaches_every_level(tmp_path: Path) -> None:
 
 def test_blocks_give_every_agent_its_words_and_calls(server: Server) -> None:
     session, events = turn(server, "honey and the Moon")
-    assembler = assembled(told(server, session, events[-1]["agent_id"]))
+    starts = [event for event in events if event["type"] == "agent.start"]
+    first, *later = [event for event in starts if not event["depth"]]
+    assembler = assembled(told(server, session, first["agent_id"], 1 + len(later)))
     agents = {agent.id: agent for agent in assembler.agents.values()}
-    for event in (event for event in events if event["type"] == "agent.start"):
-        agent = agents[event["agent_id"].removeprefix("agt_")]
+    # one id for the whole conversation: the agent that took over has it last
+    shown = {later[-1]["agent_id"]: agents[first["agent_id"].removeprefix("agt_")]}
+    for event in (event for event in starts if event["depth"] or event is later[-1]):
+        agent = shown.get(event["agent_id"]) or agents[event["agent_id"].removeprefix("agt_")]
         assert agent.name == event["agent_name"]
         assert agent.meta_init
         assert agent.meta_init["user_query"] == event["payload"]["prompt"]
         assert agent.meta_final
     texts = [(agents[block.agent].name, block.text) for block in assembler.blocks if block.type == "text"]
     assert sorted(texts) == sorted(
-        (event["agent_name"], event["payload"]["text"])
+        (event["agent_name"] if event["depth"] else later[-1]["agent_name"], event["payload"]["text"])
         for event in events
         if event["type"] == "assistant.message"
     )

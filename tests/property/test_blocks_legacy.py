@@ -109,7 +109,8 @@ def test_an_xml_reader_gets_everything_back(drawn: Legal) -> None:
         assert message not in (b"", DONE)
         assert not set(message) & set(b"\r\n")
         assert message.strip() or len(message) >= MAX_TAG_CHARS
-        assert len(message) <= MAX_MESSAGE_BYTES or message.count(b"<") == 2, "a tag and its end"
+        # attributes cannot be split: a tag with large ones is a message alone, or with its end
+        assert len(message) <= MAX_MESSAGE_BYTES or message.count(b"<") <= 2
 
 
 @quick

@@ -135,7 +135,7 @@ def obey(messages: list[Message]) -> Iterator[str | ToolUse]:
     elif order in ORDERS:
         yield ORDERS[order](rest)
     else:
-        yield f"I heard {last['text']}"
+        yield f"I heard {last.get('text', last['type'])}"
 
 
 def drone(messages: list[Message]) -> Iterator[str | ToolUse]:

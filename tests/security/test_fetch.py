@@ -89,8 +89,9 @@ async def name_everywhere(at: Desk, session: str, url: str) -> None:
     result = {"call_id": call, "tool": "confirm", "ok": True, "result": url, "images": [image]}
     event = {"type": "tool.result", "payload": result}
     await at.post("ada", "/api/events", {"session": session, "events": [event]})
-    prompt = {"agent_uuid": session, "user_prompt": [picture]}
-    assert (await at.post("ada", "/agent/run", prompt)).status == 200
+    prompt = {"agent_uuid": session, "user_prompt": [{"type": "text", "text": "hear"}, picture]}
+    is_web_address = url.startswith(("http://", "https://"))
+    assert (await at.post("ada", "/agent/run", prompt)).status == (200 if is_web_address else 400)
     for path in (f"/api/log?session={session}", f"/api/state?session={session}"):
         assert (await at.get("ada", path)).status == 200
 

@@ -184,7 +184,7 @@ FIELDS: dict[str, Any] = {
     "origin": "system",
     "actor": "root",
     "channel": "owner",
-    "seq": 99,
+    "seq": 99_999,
     "ts": "2020-01-01T00:00:00.000Z",
     "session_id": "sess_other",
     "trace_id": "tr_other",
@@ -207,7 +207,7 @@ def test_nobody_says_for_the_server_who_sent_an_event_and_when() -> None:
                 await post(at, session, **inside)  # a field of the payload is one of the payload
                 if name != "channel":
                     run_body = {"agent_uuid": session, "user_prompt": "hear", name: value}
-                    assert (await at.post("ada", "/agent/run", run_body)).status == 400, name
+                    assert (await at.post("ada", "/agent/run", run_body)).status == 200, "it is ignored"
                     sent_body = {"session": session, "message": "hear", name: value}
                     assert (await at.post("ada", "/api/send", sent_body)).status == 202, "it is ignored"
             assert (await post(at, session, **note))[0] == 202
@@ -218,7 +218,7 @@ def test_nobody_says_for_the_server_who_sent_an_event_and_when() -> None:
             assert "tr_other" not in {event.get("trace_id") for event in log}
             assert {event["agent_id"] for event in sent if "agent_id" in event} == set()
             assert {event["origin"] for event in sent} == {"ui"}
-            assert not [event for event in log if event["ts"].startswith("2020") or event["seq"] == 99]
+            assert not [event for event in log if event["ts"].startswith("2020") or event["seq"] == 99_999]
             assert not [event for event in log if event.get("trace_id") == "tr_other"]
             assert [event["seq"] for event in log] == list(range(len(log)))
 

@@ -138,8 +138,13 @@ def test_an_id_is_made_by_the_server_and_never_taken_from_a_client() -> None:
                 assert (await at.post("bob", "/api/sessions", body)).status == 400
             for session in ("sess_mine", "", "../x", "sess_" + "x" * 500):
                 assert (await at.post("bob", "/api/send", {"session": session, "message": "x"})).status == 404
-                run_body = {"agent_uuid": session, "user_prompt": "x"}
-                assert (await at.post("bob", "/agent/run", run_body)).status == 404
+            for name, status in (("sess_mine", 404), ("sess_" + "x" * 500, 404), ("../x", 400)):
+                run_body = {"agent_uuid": name, "user_prompt": "x"}
+                assert (await at.post("bob", "/agent/run", run_body)).status == status
+            for name in ("mine", ""):  # a name of the client's own is an alias, and no session id
+                answer = await at.post("bob", "/agent/run", {"agent_uuid": name, "user_prompt": "x"})
+                session = dict(answer.headers)["turnlog-session"]
+                assert (answer.status, session.startswith("sess_"), "mine" in session) == (200, True, False)
             made = {await at.session("bob") for _ in range(50)}
             assert len({name[-16:] for name in made}) == 50
 
