@@ -173,7 +173,8 @@ class Reader:
         """The raw bytes of the response body as they come, from where the reader is."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
         resume = f"Last-Event-ID: {self.last_id}\r\n" if self.last_id else ""
-        path = f"{self.prefix}/api/events?session={self.session}{self.query}"
+        dialect = "" if "dialect=" in self.query else "&dialect=turnlog"  # whatever the application's is
+        path = f"{self.prefix}/api/events?session={self.session}{self.query}{dialect}"
         who = "".join(f"{name}: {value}\r\n" for name, value in self.server.headers.items())
         writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{who}{resume}\r\n".encode())
         try:

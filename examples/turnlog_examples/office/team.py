@@ -46,6 +46,7 @@ def make_app(
         title="Julian's office",
         guide=GUIDE,
         suggestions=TRIES,
+        dialect="office",
     )
 
 
