@@ -14,7 +14,6 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def now_ms() -> int:
-    """Return the milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 

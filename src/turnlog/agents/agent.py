@@ -114,14 +114,14 @@ class Agent:
 
     @property
     def tool_name(self) -> str:
-        """The name under which the models of other agents call this agent."""
+        """Return the name under which the models of other agents call this agent."""
         ascii_name = unicodedata.normalize("NFKD", self.name).encode("ascii", "ignore").decode()
         tool_name = re.sub(r"\W+", "_", ascii_name).strip("_").lower()
         return tool_name[:MAX_TOOL_NAME_CHARS] or "agent"
 
     @property
     def tool_specs(self) -> tuple[ToolSpec, ...]:
-        """Everything its model may call: tools, agents, hand-offs."""
+        """Return all that the model of this agent may call: tools, agents and hand-offs."""
         specs = [ToolSpec(tool.name, tool.description, tool.schema) for tool in self.tools]
         for agent in self.agents:
             properties = {"prompt": CALL_PROMPT_SCHEMA, "resume_agent_id": RESUME_ID_SCHEMA}
@@ -159,13 +159,13 @@ class Agent:
         return tool.executor if tool else "backend"
 
     def run(self, prompt: str | None = None, **options: Any) -> AsyncGenerator[Entry, None]:
-        """Yield every event of one turn as it happens; see `turnlog.agents.run`."""
+        """Yield every event of one turn as it happens. See `turnlog.agents.run`."""
         from turnlog.agents.run import run  # that module imports this one
 
         return run(self, prompt, **options)
 
     async def ask(self, prompt: str, **options: Any) -> str:
-        """Return the text of the answer to a prompt; see `turnlog.agents.run`."""
+        """Return the text of the answer to a prompt. See `turnlog.agents.run`."""
         from turnlog.agents.run import ask
 
         return await ask(self, prompt, **options)
@@ -197,7 +197,7 @@ class AgentTeam(NamedTuple):
 
     @property
     def by_name(self) -> dict[str, Agent]:
-        """All agents of all channels by name. Raises `CallerError` if two have the same name."""
+        """Return the agents of all channels by name. Raise `CallerError` if two have the same name."""
         return index_agents(self.root, *self.by_channel.values())
 
     def agent_for(self, channel: str | None, name: str | None) -> Agent:
@@ -207,7 +207,6 @@ class AgentTeam(NamedTuple):
 
 
 def index_agents(*roots: Agent) -> dict[str, Agent]:
-    """Return all reachable agents by name. Raise `CallerError` if two have the same name."""
     by_name: dict[str, Agent] = {}
     for root in roots:
         for agent in root.iter_team():

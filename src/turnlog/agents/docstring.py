@@ -12,7 +12,6 @@ BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
-    """Return the description, and the text about each argument by its name."""
     lines = doc.split("\n")
     start = next((index for index, line in enumerate(lines) if SECTION.fullmatch(line)), None)
     if start is None:
@@ -26,7 +25,6 @@ def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
 
 
 def parse_entries(lines: list[str]) -> dict[str, str]:
-    """Return the text of each entry of a section; lines before the first entry are dropped."""
     text_lines = [line for line in lines if line.strip()]
     entries: dict[str, str] = {}
     name = ""

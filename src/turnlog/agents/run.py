@@ -80,7 +80,6 @@ class SessionHandle:
         self.release_done = asyncio.Event()
 
     async def open(self) -> None:
-        """Open the driver, once."""
         if self.open_task is None:
             self.open_task = asyncio.create_task(self.driver.open(), context=Context())
         await asyncio.shield(self.open_task)
@@ -89,11 +88,10 @@ class SessionHandle:
         return self.followers > 0
 
     def is_ending(self) -> bool:
-        """Return whether it is being released, or will be: its driver failed, and no run follows it."""
+        """Return whether the handle is being released, or will be: its driver failed, and no run uses it."""
         return self.is_releasing or (self.driver.has_ended and not self.has_followers())
 
     async def wait_until_idle(self) -> None:
-        """Wait until no turn runs and none is queued."""
         tree = self.driver.tree
         while True:
             await self.driver.wait_for_head()
@@ -157,7 +155,6 @@ async def get_session_handle(
     vocabulary: Vocabulary | None,
     roles: Collection[str],
 ) -> SessionHandle:
-    """Return the agent's handle of a session, or open one after an ending one has been released."""
     key = id(log), session_id
     handle: SessionHandle | None
     while (handle := agent.session_handles.get(key)) and handle.is_ending():
@@ -195,8 +192,6 @@ async def follow_turn(
 async def append_turn_input(
     handle: SessionHandle, prompt: str | None, answers: Mapping[str, Any], roles: Collection[str]
 ) -> tuple[TurnInputPlan, list[int]]:
-    """Append the events that open or continue a turn. Return them with their seqs."""
-
     async def make_plan() -> TurnInputPlan:
         tree = await read_tree(handle)
         items: list[EventDraft] = []
@@ -223,7 +218,7 @@ def build_checked_answer(roles: Collection[str], tree: Tree, call_id: str, value
 
 
 async def read_tree(handle: SessionHandle) -> Tree:
-    """Fold the log into a new tree; the driver's tree may be ahead of the events that a run yields."""
+    """Fold the log into a new tree. The driver's tree may be ahead of the events that a run yields."""
     tree = Tree()
     while page := await handle.log.read(handle.session_id, tree.last_seq, replay_from=-1):
         for row in page:
@@ -233,7 +228,6 @@ async def read_tree(handle: SessionHandle) -> Tree:
 
 
 async def release_when_idle(agent: Runtime, handle: SessionHandle, *, own_log: bool) -> None:
-    """Release a session when no run follows it and no turn runs."""
     if handle.has_followers():
         return  # the last follower releases it
     with suppress(TurnlogError):  # `run` has raised it
@@ -244,7 +238,7 @@ async def release_when_idle(agent: Runtime, handle: SessionHandle, *, own_log: b
 
 
 async def release_session(agent: Runtime, handle: SessionHandle, *, own_log: bool) -> None:
-    """Close the driver and forget the handle; `get_session_handle` waits until that is done."""
+    """Close the driver and forget the handle. `get_session_handle` waits until that is done."""
     handle.is_releasing = True
     try:
         await handle.driver.close()

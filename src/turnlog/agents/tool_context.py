@@ -89,7 +89,7 @@ class ToolContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the result is not needed any more; a tool in a thread has to check it."""
+        """Return whether the result is not needed any more. A tool in a thread has to check it."""
         return self._cancelled.is_set()
 
     def progress(self, text: str) -> None:
@@ -112,7 +112,6 @@ class ToolContext:
         self._views.append(view_event)
 
     def _enqueue(self, add: Callable[[], None]) -> None:
-        """Add to the next write and schedule it; do nothing while the context is not open."""
         with self._lock:
             loop = self._loop
             if loop is None:

@@ -151,14 +151,12 @@ def error_info_result(call: ToolCall, error: ErrorInfo) -> ToolResult:
 
 
 def tool_not_found(call: ToolCall, names: Collection[str]) -> ToolResult:
-    """Return the result of a call of an unknown tool; it names some of the known ones."""
     shown_names = sorted(names)[:MAX_NAMES_SHOWN]
     details = {"available": shown_names, "more": len(names) - len(shown_names)}
     return error_result(call, "TOOL_NOT_FOUND", f"there is no tool {quote(call.tool)}", details)
 
 
 def build_awaited_call(tool: Tool | None, call: ToolCall, args: dict[str, Any]) -> AwaitedCall:
-    """Build a question to the page; members with the roles of its tool may answer it."""
     return AwaitedCall(call_id=call.call_id, tool=call.tool, args=args, roles=tool.roles if tool else ())
 
 
@@ -171,7 +169,7 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[ToolFunction], Tool]: ...
 def tool(
     function: ToolFunction | None = None, /, **options: Unpack[ToolOptions]
 ) -> Tool | Callable[[ToolFunction], Tool]:
-    """Make a tool of a function; every parameter needs a type hint."""
+    """Make a tool of a function. Every parameter needs a type hint."""
     if function is None:
         return lambda decorated: make_tool(decorated, options)
     return make_tool(function, options)
@@ -251,7 +249,6 @@ def read_parameters(name: str, function: ToolFunction) -> list[inspect.Parameter
 
 
 def argument_field(parameter: inspect.Parameter, argument_texts: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return the field of the arguments' struct: name, type, and the default if there is one."""
     hint = parameter.annotation
     if parameter.name in argument_texts:
         hint = Annotated[hint, msgspec.Meta(description=argument_texts[parameter.name])]
@@ -261,7 +258,6 @@ def argument_field(parameter: inspect.Parameter, argument_texts: Mapping[str, st
 
 
 def arguments_schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON schema of the arguments as providers expect it: an object, with its `$defs` inside."""
     schema = msgspec.json.schema(arguments)
     definitions = schema["$defs"]
     arguments_object: dict[str, Any] = definitions.pop(schema["$ref"].rpartition("/")[2])

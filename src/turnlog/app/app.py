@@ -117,14 +117,14 @@ class App:
 
     @property
     def agent(self) -> Agent:
-        """The agent, or that of the first channel. Raises `CallerError` for an application of a process."""
+        """Return the agent, or that of the first channel. Raise `CallerError` if a process is the runtime."""
         if not isinstance(self._agent, Agent):
             raise CallerError(f"app {self.name}: {self._agent.name} is a process, not an agent")
         return self._agent
 
     @property
     def runtime(self) -> AgentTeam | ClaudeCode:
-        """The agents of a session, or the process."""
+        """Return the agents of a session, or the process."""
         if self.claude_code:
             return self.claude_code
         return AgentTeam(self.agent, self.agents, vocabularies=self._channel_vocabularies())
@@ -140,14 +140,14 @@ class App:
 
     @property
     def agent_names(self) -> tuple[str, ...]:
-        """The names that a message may have as its target."""
+        """Return the names that a message may have as its target."""
         if self.claude_code:
             return (self.claude_code.name,)
         return tuple(AgentTeam(self.agent, self.agents).by_name)
 
     @property
     def role_names(self) -> tuple[str, ...]:
-        """All roles of the application, sorted: links can be made for these and no others."""
+        """Return all roles of the application, sorted. Links can be made for these roles only."""
         names = {OWNER, *role_names((), self.roles)}
         if not self.claude_code:
             for agent in AgentTeam(self.agent, self.agents).by_name.values():
@@ -158,17 +158,16 @@ class App:
 
     @property
     def has_rules(self) -> bool:
-        """Whether events may follow from the state."""
+        """Return whether events may follow from the state."""
         return bool(self.rules) or self.title_of is not None
 
     @property
     def event_types(self) -> tuple[str, ...]:
-        """The types of the application's own events."""
+        """Return the types of the application's own events."""
         return tuple(kind.name for kind in self.catalog if not kind.payload_class.TYPE)
 
 
 def role_names(channels: Sequence[str], roles: Roles) -> frozenset[str]:
-    """Return every role that an application declares, except those of `emits`, which must be among them."""
     names = {*channels, *roles.creator, *roles.joiner}
     names.update(roles.postable_events, roles.state_views, roles.invitable_roles)
     names.update(*roles.invitable_roles.values())
@@ -182,7 +181,6 @@ def first_agent(name: str, agents: Mapping[str, Agent]) -> Agent:
 
 
 def read_guide(name: str, guide: str | Path) -> str:
-    """Return Markdown as it is, and the text of a file for a path."""
     if isinstance(guide, str):
         return guide
 

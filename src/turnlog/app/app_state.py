@@ -44,7 +44,6 @@ class CurrentTitle(NamedTuple):
     is_from_app: bool = True
 
     def after(self, origin: str, payload: Payload | UnknownPayload) -> "CurrentTitle":
-        """Return the title after one event."""
         if not isinstance(payload, SessionTitle):
             return self
         return CurrentTitle(payload.title, origin == "app")
@@ -74,7 +73,6 @@ class SessionAppState:
         self.state = new_state
 
     def _count_misfit(self, envelope: Envelope, problem: str) -> None:
-        """Count an event that the state lacks, and warn of the first one of its type."""
         misfit = self.misfits.get(envelope.type)
         if misfit is None:
             misfit = Misfit(envelope.type, 0, problem)
@@ -90,16 +88,11 @@ class SessionAppState:
         self.misfits[envelope.type] = structs.replace(misfit, count=misfit.count + 1)
 
     def may_react_to(self, events: Sequence[Event]) -> bool:
-        """Return whether rules may react to these events, so that the append needs an expected position."""
         if not self._app.has_rules:
             return False
         return any(type(event.payload) in self._app.reducers for event in events)
 
     def rule_events(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
-        """Return the events that rules emit if these events follow the seq `last`.
-
-        Raise `RuleError` if a rule fails.
-        """
         if not self._app.has_rules:
             return []
         scope = batch_scope(events) if events else Scope(channel=self._channel)
@@ -118,7 +111,6 @@ def log_reducer_error(envelope: Envelope) -> None:
 
 
 def batch_scope(events: Sequence[Event]) -> Scope:
-    """Return the channel of a batch, and the last turn of that channel in it."""
     scopes = [event.scope for event in events if event.scope.trace_id or event.scope.channel]
     if not scopes:
         return Scope()
@@ -141,14 +133,12 @@ class RuleBatch:
         self.emitted_events: list[Event] = []
 
     def stamp(self, event: Event) -> tuple[Envelope, Payload | UnknownPayload]:
-        """Return an event with the envelope that it would have at the next seq."""
         self._last += 1
         self._title = self._title.after(event.origin, event.payload)
         line = encode_envelope(event, session_id=self._session_id, seq=self._last, ts_ms=self._ts_ms)
         return decode_envelope(line), event.payload
 
     def emit(self, emitted: EmittedEvent) -> Envelope:
-        """Collect an event of a rule. Return its envelope."""
         scope = structs.replace(self._scope, actor=emitted.rule)
         event = EventDraft(emitted.payload, scope, "app").build(self._app.catalog, new_id("evt_"))
         self.emitted_events.append(event)
@@ -156,7 +146,6 @@ class RuleBatch:
         return envelope
 
     def title_rules(self) -> list[Rule]:
-        """Return the rule that keeps the session's title equal to `App.title_of`, if there is one."""
         title_of = self._app.title_of
         if title_of is None:
             return []

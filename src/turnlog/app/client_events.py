@@ -136,7 +136,7 @@ class ClientEventBatch:
         return events
 
     def resolve_seqs(self, seqs: Sequence[int]) -> list[int]:
-        """Return the seq of each posted event; `seqs` are those of the appended batch."""
+        """Return the seq of each posted event. `seqs` are those of the appended batch."""
         resolved: list[int] = []
         for position in self._positions:
             if isinstance(position, StoredAnswer):
@@ -148,7 +148,6 @@ class ClientEventBatch:
     # checks
 
     def _build_event(self, item: ClientEvent, path: str) -> Event:
-        """Build an event that this member may post. Raise `InvalidEvent` with the path in the request."""
         membership = self._membership
         # `_answer_events` accepts a remote answer's id for the call from which it is derived, and no other
         is_remote_answer = item.type == "tool.result" and item.id.startswith(REMOTE_ANSWER_PREFIX)
@@ -283,7 +282,6 @@ class ClientEventBatch:
         return self._in_view_channel(self._with_shown_event(event, action, shown), action), button
 
     def _with_shown_event(self, event: Event, action: UiAction, shown: str | None) -> Event:
-        """Return the action with the id of the event that showed its view, unless the page sent one."""
         if action.shown is not None or shown is None:
             return event
         action = structs.replace(action, shown=shown)
@@ -318,7 +316,6 @@ class ClientEventBatch:
     async def _answer_events(
         self, event: Event, answer: Payload, scope: Scope, call: OpenCall
     ) -> list[Event]:
-        """Build the events of an answer to an open call, or raise if this member may not give it."""
         membership = self._membership
         call_id = call.call.call_id
         if not membership.may_see(scope.channel):
@@ -351,7 +348,7 @@ class ClientEventBatch:
         await self._log.append(self._membership.session_id, [event])
 
     def _fan_out_stop(self, event: Event) -> list[Event]:
-        """Return a stop for each channel that this member may stop; the first has the posted id."""
+        """Return a stop for each channel that this member may stop. The first has the posted id."""
         events: list[Event] = []
         for channel in self._membership.stoppable_channels:
             event_id = event.id
@@ -362,7 +359,6 @@ class ClientEventBatch:
         return events
 
     def _with_new_turn(self, event: Event) -> Event:
-        """Return an action, or a command that becomes a prompt, in a new turn; other events unchanged."""
         payload = event.payload
         is_prompt = (
             self._membership.app.claude_code is not None
@@ -443,7 +439,6 @@ class ClientEventBatch:
             raise Conflict(f"{call_id} has another answer already", self._driver.tree.last_seq)
 
     async def _find_answer(self, answer: Payload, call_id: str, trace: str | None) -> Row | None:
-        """Return the first answer of this type to a call, in the turn of the call."""
         bounds = await self._log.turn_bounds(self._membership.session_id, trace) if trace else None
         if bounds is None:
             return None

@@ -46,13 +46,11 @@ def collect_sources(root: str, packages: set[str], sources: dict[str, bytes]) ->
 
 
 def referenced_modules(module: ModuleType) -> Iterator[str]:
-    """Yield the modules that define the values in a module's namespace."""
     for value in list(vars(module).values()):
         yield value.__name__ if isinstance(value, ModuleType) else defining_module(value)
 
 
 def defining_module(value: object) -> str:
-    """Return the module of a class or function, of a partial's function, or of a value's class."""
     if isinstance(value, partial):
         return defining_module(value.func)
     if isinstance(value, type | FunctionType):
@@ -65,7 +63,6 @@ def is_stdlib(name: str) -> bool:
 
 
 def is_application_module(name: str, file: str, packages: set[str]) -> bool:
-    """Return whether a module belongs to one of the packages, or is not installed."""
     if is_stdlib(name):
         return False
     is_installed = any(folder in file for folder in INSTALL_DIRS)

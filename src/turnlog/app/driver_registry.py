@@ -39,7 +39,7 @@ class DriverRegistry:
         return session_id in self._drivers
 
     async def get(self, record: SessionRecord) -> SessionDriver:
-        """Return the driver of a session; open it if there is none, or if it has ended."""
+        """Return the driver of a session. Open it if there is none, or if it has ended."""
         session_id = record.session_id
         task = self._drivers.get(session_id)
         if task is None or has_driver_ended(task):
@@ -88,7 +88,6 @@ class DriverRegistry:
     # recovery
 
     async def recover(self) -> None:
-        """Close what a dead process left running, in every session it worked on."""
         for session_id in await self._log.sessions_with_open_agents():
             record = await self._log.info(session_id)
             if record.app in self._apps:
@@ -107,7 +106,6 @@ class DriverRegistry:
                 await self.get(await self._log.info(session_id))
 
     async def close(self) -> None:
-        """Close all drivers, concurrently. Calls that wait for an answer stay open."""
         self._log.health.on_recovery = lambda: None
         if self._recovery is not None:
             self._recovery.cancel()
@@ -120,7 +118,6 @@ class DriverRegistry:
 
 
 def has_driver_ended(driver_task: asyncio.Task[SessionDriver]) -> bool:
-    """Return whether a driver was opened and does not follow its session any more."""
     if not driver_task.done() or driver_task.cancelled() or driver_task.exception():
         return False
     return driver_task.result().has_ended

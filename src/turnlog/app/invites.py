@@ -18,7 +18,6 @@ INVITE_MS = 7 * 24 * 3600 * 1000
 
 
 def session_roles(record: SessionRecord, principal: str) -> frozenset[str]:
-    """Return the session roles of a principal; empty if it is no member."""
     return frozenset(record.members.get(principal, ())) - SERVER_ROLES
 
 
@@ -43,7 +42,6 @@ def end_reason(
 
 
 def invites_without_right(record: SessionRecord, app: App) -> list[str]:
-    """Return the open invites whose maker may not invite to their roles any more."""
     return [name for name, invite in record.invites.items() if not may_maker_invite(record, app, invite)]
 
 
@@ -52,7 +50,6 @@ def expired_invites(record: SessionRecord, now_ms: int) -> list[str]:
 
 
 def invites_for_principal(record: SessionRecord, principal: str) -> list[str]:
-    """Return the ids of a principal's open invitations."""
     return [name for name, invite in record.invites.items() if invite.principal == principal]
 
 

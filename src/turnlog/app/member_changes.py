@@ -94,7 +94,7 @@ class MemberChanges:
         revoke_streams: RevokeStreams,
         open_session: Callable[[SessionRecord], Awaitable[object]],
     ) -> None:
-        """`open_session` opens the session's driver, which observers of changes need."""
+        """Call `open_session` before a change of members: it opens the driver, which observes the change."""
         self._log = log
         self._apps = apps
         self._revoke_streams = revoke_streams
@@ -105,7 +105,7 @@ class MemberChanges:
     async def change_roles(
         self, membership: Membership, principal: str, roles: Sequence[str], now_ms: int
     ) -> MemberChange:
-        """Set the roles of a principal; none removes it. A principal that is no member is invited."""
+        """Set the roles of a principal. No roles remove it. A principal that is no member is invited."""
         invite_id = new_id("inv_")
 
         def decide(record: SessionRecord, app: App) -> Decision:
@@ -185,8 +185,6 @@ class MemberChanges:
         return await self._end_invite(membership.session_id, invite_id, name, decide)
 
     async def decline_invite(self, principal: Principal, session_id: str, invite_id: str) -> int:
-        """End an invitation of this principal."""
-
         def decide(record: SessionRecord, app: App) -> Decision:
             if get_open_invite(record, invite_id).principal != principal.name:
                 raise invite_not_found()
@@ -228,7 +226,7 @@ class MemberChanges:
         is_link: bool = True,
         name: str | None = None,
     ) -> int:
-        """Make a principal a member by an open invite, which ends with it; `name` is a display name.
+        """Make a principal a member by an open invite, which is then used up. `name` is a display name.
 
         Raise `NotFound` if the invite is not open or not for this principal. The end of an expired invite is
         appended, so that it does not open again if the clock is set back.
@@ -253,7 +251,7 @@ class MemberChanges:
     async def find_usable_invite(
         self, session_id: str, invite_id: str, now_ms: int
     ) -> tuple[SessionRecord, OpenInvite]:
-        """Return an invite that can be used now, and its session; raise `NotFound` if it cannot."""
+        """Return an invite that can be used now, and its session. Raise `NotFound` if it cannot."""
         record = await self._log.info(session_id)
         app = self._apps.get(record.app)
         invite = get_open_invite(record, invite_id)
@@ -274,7 +272,6 @@ class MemberChanges:
         ]
 
     async def list_principal_invites(self, principal: Principal, now_ms: int) -> list[ListedInvite]:
-        """Return the open invitations of a principal, in the sessions that were active last."""
         listed: list[ListedInvite] = []
         for record in await self._log.invitations(principal.name, MAX_LISTED_INVITES):
             app = self._apps.get(record.app)
@@ -342,7 +339,7 @@ def current_membership(membership: Membership, record: SessionRecord, app: App) 
 
 
 def get_open_invite(record: SessionRecord, invite_id: str) -> OpenInvite:
-    """Return an open invite; raise `NotFound` if there is none."""
+    """Return an open invite. Raise `NotFound` if there is none."""
     invite = record.invites.get(invite_id)
     if invite is None:
         raise invite_not_found()
@@ -364,7 +361,6 @@ def check_redeemer(record: SessionRecord, invite: OpenInvite, principal: str) ->
 def join_decision(
     record: SessionRecord, app: App, invite_id: str, invite: OpenInvite, principal: str, name: str | None
 ) -> Decision:
-    """Make a principal a member by an invite; other invitations of the same principal end."""
     others = [other for other in invites_for_principal(record, principal) if other != invite_id]
     check_roles_are_free(record, app, invite.roles, principal, [invite_id, *others])
     member = SessionMember(principal=principal, roles=invite.roles, name=name, invite_id=invite_id)
@@ -392,7 +388,6 @@ def invite_decision(
     principal: str | None,
     now_ms: int,
 ) -> Decision:
-    """Open an invite, and end expired ones and an earlier one of the same principal."""
     ending: dict[str, EndReason] = dict.fromkeys(expired_invites(record, now_ms), "expired")
     if principal is not None:
         for earlier in invites_for_principal(record, principal):

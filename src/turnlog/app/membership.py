@@ -50,19 +50,19 @@ class Membership:
 
     @property
     def is_member(self) -> bool:
-        """Whether it may send and act; executors and sources without a session role may not."""
+        """Return whether the principal may send and act. Executors and sources need a session role for it."""
         return bool(self.roles) or self.principal.is_operator
 
     @property
     def effective_roles(self) -> frozenset[str]:
-        """The roles that count for tools and approvals."""
+        """Return the roles that count for tools and approvals."""
         return add_implied_roles(self.roles | self.principal.server_roles)
 
     # reading
 
     @property
     def visible_channels(self) -> frozenset[str] | None:
-        """The channels it may see; None means all. Executors answer the calls of every channel."""
+        """Return the channels that the principal sees; None means all. Executors see every channel."""
         sees_all = self.is_owner or EXECUTOR in self.principal.server_roles
         if sees_all or not self.app.channels:
             return None
@@ -72,7 +72,7 @@ class Membership:
         return channel is None or self.visible_channels is None or channel in self.visible_channels
 
     def visible_state(self, state: Any) -> Any:
-        """Return what it sees of the application's state; None for nothing."""
+        """Return what the principal sees of the application's state; None for nothing."""
         if self.is_owner:
             return state
         if not self.app.roles.state_views:
@@ -86,12 +86,12 @@ class Membership:
 
     @property
     def channel(self) -> str | None:
-        """The channel of its messages, unless a message names another."""
+        """Return the channel of messages that name none; None if the member has no channel."""
         return next((name for name in self.app.channels if name in self.roles), None)
 
     @property
     def stoppable_channels(self) -> tuple[str | None, ...]:
-        """The channels that its stop applies to; None means the whole session.
+        """Return the channels that a stop of the member applies to; None means the whole session.
 
         A stop in a channel also stops agents without a channel. A member without a channel gets the name of a
         role: its stop reaches agents without a channel only.
@@ -107,11 +107,11 @@ class Membership:
             raise Forbidden("only members of the session may do this")
 
     def may_speak_as(self, role: str) -> bool:
-        """Return whether it may send for a role: its own roles, and every channel for an owner."""
+        """Return whether the member may send for a role: its own roles, and every channel for an owner."""
         return role in self.roles or (self.is_owner and role in {OWNER, *self.app.channels})
 
     def may_post(self, payload: type) -> bool:
-        """Return whether its pages may post the application's events of this class."""
+        """Return whether the member's pages may post the application's events of this class."""
         postable = self.app.roles.postable_events
         if self.is_owner or not postable:
             return self.is_member
@@ -119,11 +119,15 @@ class Membership:
 
     @property
     def may_rename(self) -> bool:
-        """Whether it may change the title: owners, and members with a role of the creator."""
+        """Return whether the member may change the title: owners, and members with a role of the creator."""
         return self.is_owner or not self.roles.isdisjoint(self.app.roles.creator)
 
     def may_answer(self, call: OpenCall) -> bool:
-        """Return whether it may answer a waiting call: members those of pages, executors remote ones."""
+        """Return whether the principal may answer a waiting call.
+
+        Members answer calls of pages. Executors, owners and the roles of an approval request answer
+        remote calls.
+        """
         if call.call.executor != "remote":
             return self.is_member
         answering_roles = {EXECUTOR, OWNER}
@@ -134,12 +138,12 @@ class Membership:
     # members
 
     def may_invite(self, roles: Collection[str]) -> bool:
-        """Return whether it may make a link for these roles."""
+        """Return whether the member may make a link for these roles."""
         allowed = {role for own in self.roles for role in self.app.roles.invitable_roles.get(own, ())}
         return set(roles) <= allowed or self._may_grant(roles)
 
     def may_change_roles(self, roles: Iterable[str], principal: str) -> bool:
-        """Return whether it may give these roles to a principal, or take from it those that it has.
+        """Return whether the member may give these roles to a principal, or take from it those that it has.
 
         Owners may do both. Members with a role of the creator may give and take the roles they have.
         """
@@ -159,7 +163,7 @@ class Membership:
 
     @property
     def invitable_roles(self) -> list[str]:
-        """The roles that it may make links for, without unique roles that a member has."""
+        """Return the roles that the member may make links for, without unique roles that a member has."""
         member_roles = {role for roles in self.record.members.values() for role in roles}
         taken = member_roles & self.app.roles.unique
         return [role for role in self.app.role_names if role not in taken and self.may_invite([role])]

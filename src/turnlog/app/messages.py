@@ -52,7 +52,7 @@ class Chat(NamedTuple):
 
     @property
     def collision_ids(self) -> tuple[str, ...]:
-        """Ids that the log has if a longer chat was sent under the same key."""
+        """Return the ids that the log has if a longer chat was sent under the same key."""
         if not self.key:
             return ()
         return self.key, f"{self.key}_{len(self.direct_events)}"
@@ -64,13 +64,11 @@ def with_actor(membership: Membership, item: EventDraft) -> EventDraft:
 
 
 def has_same_payload(event: Event, row: Row) -> bool:
-    """Return whether a row has the type and payload of an event; their scopes may differ."""
     stored = decode_envelope(envelope_json(row))
     return (stored.type, bytes(stored.payload)) == (event.type, event.body)
 
 
 def waiting_turn_scope(tree: Tree, channel: str | None, trace: str) -> Scope:
-    """Return the scope of the turn that waits in a channel, or of a new turn `trace`."""
     scopes = [tree.open[agent_id].scope for agent_id in tree.agents_asking_page()]
     traces = [scope.trace_id for scope in scopes if scope.channel == channel]
     return Scope(trace_id=traces[-1] if traces else trace, channel=channel)
@@ -107,7 +105,6 @@ def resolve_channel(membership: Membership, message: UiMessage) -> UiMessage:
 
 
 def apply_route_prefix(message: UiMessage) -> UiMessage:
-    """Return a message whose text begins with a route (protocol 5.8) with that as its target."""
     target, text = parse_route(message.text)
     if target is None or message.target is not None or not text:
         return message

@@ -43,7 +43,7 @@ Charge = Callable[[int], None]  # is called with the number of bytes that were r
 
 
 def charge_nothing(size_bytes: int) -> None:
-    """For callers without a read budget."""
+    """Do nothing, for callers without a read budget."""
 
 
 class StateDefinition(Protocol):
@@ -60,7 +60,7 @@ class StateDefinition(Protocol):
 
     @property
     def initial_state(self) -> Callable[[], Any]:
-        """Builds the state before the first event."""
+        """Return a function that builds the state before the first event."""
         ...
 
 
@@ -77,7 +77,6 @@ class ReadModel:
 
     @property
     def is_due(self) -> bool:
-        """Whether a snapshot should be stored now."""
         return self.new_events >= SNAPSHOT_EVERY_EVENTS and self.new_bytes >= self.stored_bytes
 
     def note_stored(self, size_bytes: int) -> None:
@@ -98,7 +97,6 @@ class ReadModels:
 
     @property
     def seq(self) -> int:
-        """The seq of the last event that every model has."""
         return min(model.seq for model in self.models.values())
 
     @property
@@ -126,7 +124,6 @@ class ReadModels:
         return value
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """Fold one event into the models that do not have it."""
         for model in self.models.values():
             if envelope.seq <= model.seq:
                 continue
@@ -292,7 +289,6 @@ class ReadModelStore:
         return len(body)
 
     def _on_evict(self, store: Store, record: SessionRecord, rows: Sequence[Row]) -> None:
-        """Fold events that the store is about to evict into the read models and the documents."""
         app = self._apps.get(record.app)
         if app is None:
             return
@@ -327,7 +323,7 @@ class ReadModelStore:
         category: str | None = None,
         charge: Charge = charge_nothing,
     ) -> list[Document]:
-        """Return the documents of a session as of now, by id; store them if there are many new events.
+        """Return the documents of a session as of now, by id. Store them if there are many new events.
 
         `charge` is called with the bytes that were read.
         """
@@ -356,7 +352,6 @@ class ReadModelStore:
     async def _write_update(
         self, record: SessionRecord, update: "DocumentUpdate", expected_snapshot: Snapshot | None
     ) -> bool:
-        """Store changed documents. Return False if another task has stored documents meanwhile."""
         body = self._encode_documents(record, update)
         write = partial(write_document_update, update=update, body=body, expected_snapshot=expected_snapshot)
         return await self._log.transact(write)
@@ -364,7 +359,6 @@ class ReadModelStore:
     async def _read_document_update(
         self, record: SessionRecord, seq: int, documents_fold: Documents
     ) -> "DocumentUpdate":
-        """Fold the durable events after a seq into the documents."""
         update = DocumentUpdate(record.session_id, documents_fold, seq)
         while update.seq < record.last:
             page = await self._log.read(record.session_id, update.seq, replay_from=-1)
@@ -375,7 +369,7 @@ class ReadModelStore:
         return update
 
     async def write_documents(self, session_id: str) -> None:
-        """Bring the stored documents up to date; delete those of other code or another history first."""
+        """Delete documents of other code or another history, then bring the stored ones up to date."""
         lock = self._locks.setdefault(session_id, asyncio.Lock())
         async with lock:
             while not await self._write_documents(session_id):
@@ -398,7 +392,6 @@ class ReadModelStore:
     def _decode_documents(
         self, record: SessionRecord, snapshot: Snapshot | None
     ) -> tuple[int, Documents] | None:
-        """Return the seq and the fold of a snapshot; None if it is of other code or another history."""
         if snapshot is None:
             return None
         try:
@@ -427,7 +420,6 @@ class DocumentUpdate:
         self.documents: dict[str, Document] = {}
 
     def apply(self, rows: Iterable[Row]) -> None:
-        """Fold the rows after `seq`."""
         for row in rows:
             if row.seq <= self.seq:
                 continue
@@ -442,7 +434,6 @@ class DocumentUpdate:
 def merge_documents(
     stored: Sequence[Document], update: DocumentUpdate, type: str | None, category: str | None
 ) -> list[Document]:
-    """Return the stored documents, with changed ones replaced, that match the filters, sorted by id."""
     changed = [
         document
         for document in update.documents.values()
@@ -455,7 +446,7 @@ def merge_documents(
 def write_document_update(
     store: Store, update: DocumentUpdate, body: bytes, expected_snapshot: Snapshot | None
 ) -> bool:
-    """Store documents and their seq in one transaction; return False if the snapshot has changed."""
+    """Store documents and their seq in one transaction. Return False if the snapshot has changed."""
     if store.snapshot(update.session_id, DOCUMENTS, 0) != expected_snapshot:
         return False
     for document in update.documents.values():

@@ -35,7 +35,6 @@ async def make_session(
 
 
 async def create_once(log: Log, app: App, session_id: str, title: str | None) -> None:
-    """Create a session, unless the same one was created before."""
     try:
         await log.create(app.name, session_id)
     except Conflict:
@@ -47,7 +46,6 @@ async def create_once(log: Log, app: App, session_id: str, title: str | None) ->
 
 
 def first_event_id(session_id: str, payload: Payload) -> str:
-    """Return the id of one of the first events of a session. Pages cannot post ids of this form."""
     return "evt_" + sha256(f"first:{session_id}:{payload.TYPE}".encode()).hexdigest()[:40]
 
 

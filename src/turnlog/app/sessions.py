@@ -79,7 +79,7 @@ BuildEvents = Callable[[], Awaitable[list[Event]]]
 
 
 def ignore_revocation(session_id: str, change: SessionMember) -> None:
-    """For servers without streams."""
+    """Do nothing, for servers without streams."""
 
 
 class SessionSummary(NamedTuple):
@@ -296,8 +296,8 @@ class Sessions:
     ) -> SendResult:
         """Append a message: it opens a turn, or resumes the agents that wait in its channel.
 
-        It goes to the member's own channel unless it names another. A message whose id is in the log already
-        is not appended again; another message under that id raises `Conflict`.
+        A message that names no channel is sent in the member's own. A message whose id is in the log already
+        is not appended again. Another message under that id raises `Conflict`.
         """
         membership.require_member()
         message = resolve_channel(membership, message)
@@ -361,7 +361,6 @@ class Sessions:
         return plan.own_events, seqs[plan.own_start : plan.own_start + len(plan.own_events)]
 
     async def _not_yet_appended(self, membership: Membership, events: Sequence[Event]) -> Sequence[Event]:
-        """Return the events that are not in the log: rules do not react to the others again."""
         if not membership.app.has_rules:
             return events
         rows = await self.log.find_events(membership.session_id, [event.id for event in events])
@@ -377,7 +376,7 @@ class Sessions:
     async def chat(self, membership: Membership, chat: Chat) -> SendResult:
         """Append a page's events and then a message, in one batch and one turn.
 
-        Return when the turn has ended or all its agents wait; the seq is that of the batch's first event. A
+        Return when the turn has ended or all its agents wait. The seq is that of the batch's first event. A
         chat whose events are in the log already is not appended again.
         """
         membership.require_member()
@@ -498,7 +497,7 @@ class Sessions:
         names: Iterable[str] = READ_MODEL_NAMES,
         charge: Charge = charge_nothing,
     ) -> ReadModels:
-        """Return read models as of a seq, or now; the state is what this member sees of it."""
+        """Return read models as of a seq, or now. The state is what this member sees of it."""
         read_models = await self.read_models.load_read_models(
             membership.app, membership.session_id, at, {STATE, *names}, charge
         )

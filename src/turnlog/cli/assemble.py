@@ -85,7 +85,7 @@ class StreamLineReader:
         self._position = ("", -1)
 
     def feed_line(self, number: int, line: bytes) -> None:
-        """Feed one line, with its line end; raise `ClickException` or `BadInput` with its number."""
+        """Feed one line, with its line end. Raise `ClickException` or `BadInput` with its number."""
         name = line.rstrip(b"\r\n").partition(b":")[0]
         if name not in SSE_FIELDS and not (number == 1 and name.startswith(sse.BOM)):
             raise line_error(
@@ -103,7 +103,7 @@ class StreamLineReader:
             self._feed_message(start_line, message)
 
     def finish(self) -> None:
-        """End the stream; raise `ClickException` if a message is incomplete."""
+        """End the stream. Raise `ClickException` if a message is incomplete."""
         if self._message_start_line:
             raise click.ClickException(
                 f"line {self._message_start_line}: expected an empty line after it, got the end"
@@ -150,7 +150,7 @@ def line_error(number: int, expected: str, text: str) -> click.ClickException:
 
 
 def read_envelope(number: int, text: str) -> Envelope:
-    """Decode an event of the dialect `turnlog`; raise `InvalidEvent` with the number of its line."""
+    """Decode an event of the dialect `turnlog`. Raise `InvalidEvent` with the number of its line."""
     try:
         return decode_envelope(text.encode())
     except InvalidEvent as error:

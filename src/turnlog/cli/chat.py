@@ -47,7 +47,6 @@ def chat_command(app_name: str, message: str | None, log_url: str, show_all: boo
 async def hold_conversation(
     app: "turnlog.App", log_url: str, message: str | None, printer: EventPrinter
 ) -> None:
-    """Run turns of a new session until there is no further message."""
     from turnlog.app import (  # loads the agents' runtime: other commands start without it
         LOCAL,
         ClientEvent,
@@ -88,7 +87,7 @@ class TerminalConversation:
         self._tree = Tree()
 
     async def print_turn(self, turn: str, last_seq: int, printer: EventPrinter) -> list[Question]:
-        """Print events until the turn is over or waits; return the questions that wait for an answer.
+        """Print events until the turn is over or waits. Return the questions that wait for an answer.
 
         Events up to `last_seq` were sent before the call: until then the turn is not settled.
         """
@@ -123,7 +122,6 @@ def prompt_message() -> str | None:
 
 
 def ask_person(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Ask in the terminal; yield the type and the payload of each answering event."""
     if isinstance(question, ApprovalRequest):
         tool, risk = escape_controls(question.tool), escape_controls(question.risk)
         decision = "approve" if click.confirm(f"{tool} ({risk}): run it?") else "deny"
@@ -139,7 +137,6 @@ def ask_person(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def read_answer(text: str) -> Any:
-    """Return yes and no as booleans, JSON as its value, anything else as text."""
     if text.lower() in YES_OR_NO:
         return YES_OR_NO[text.lower()]
     try:

@@ -104,7 +104,7 @@ class Converter:
         self._escape: Callable[[bytes], bytes] = escape_json if sys.stdout.isatty() else bytes
 
     def convert_line(self, number: int, text: bytes) -> bytes:
-        """Return the frames of one line; raise `InvalidEvent` with its number."""
+        """Return the frames of one line. Raise `InvalidEvent` with its number."""
         line = with_full_event_id(text.strip())
         if not line:
             return b""
@@ -126,7 +126,6 @@ class Converter:
         return b"".join(encode_frames(messages, envelope.seq))
 
     def close(self) -> bytes:
-        """Return the frames that end a response; none for a stream."""
         if self._turn is None:
             return b""
         if not self._has_turn_events:
@@ -141,7 +140,6 @@ class Converter:
         self._dialect = None if self._request.name == "turnlog" else DialectWithHistory(self._request)
 
     def _messages(self, envelope: Envelope, line: bytes) -> list[bytes]:
-        """Return the messages of one event. One of another turn is only added to the history."""
         is_in_turn = self._turn in (None, envelope.trace_id)
         self._has_turn_events |= is_in_turn
         if self._dialect is None:

@@ -12,7 +12,7 @@ BACKGROUND_POLL_S = 1.0  # how often a background process checks if it is in the
 
 
 def call_on_enter(call: Callable[[], None]) -> bool:
-    """Call a function in a thread whenever the user presses Enter; return False without a terminal."""
+    """Call a function in a thread whenever the user presses Enter. Return False without a terminal."""
     try:
         descriptor = sys.stdin.fileno()
         can_read = os.isatty(descriptor) and hasattr(os, "tcgetpgrp")

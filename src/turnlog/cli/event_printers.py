@@ -45,19 +45,17 @@ class EventPrinter(Protocol):
 
 
 def escape_text(text: str) -> str:
-    """Text whose lines stay lines, and nothing else in it acts on a terminal."""
+    """Return a text whose line ends stay. All other control characters become readable."""
     return "\n".join(map(escape_controls, text.split("\n")))
 
 
 def shorten(value: object) -> str:
-    """A value in a few characters."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     line = escape_controls(" ".join(text.split()))
     return line if len(line) <= SHORT_CHARS else line[: SHORT_CHARS - 1] + "…"
 
 
 def format_call(tool: str, args: dict[str, Any]) -> str:
-    """A call as one would write it."""
     arguments = ", ".join(f"{escape_controls(name)}={shorten(value)}" for name, value in args.items())
     return f"{escape_controls(tool)}({arguments})"
 
@@ -126,7 +124,6 @@ class TreePrinter:
             print_payload(self, entry, entry.payload)
 
     def _line(self, entry: Entry, sign: str, text: str, style: str = "") -> None:
-        """One thing that happened, under the name of its agent."""
         label = self._labels.get(entry.agent_id or "", entry.agent_name or "")
         line = Text().append(escape_controls(label), COLOURS[entry.depth % len(COLOURS)])
         line.append(f" {sign} ", "dim").append(indent(text, "  ").lstrip(" "), style)
@@ -136,7 +133,6 @@ class TreePrinter:
             self._screen.print(Text(indent(line.plain, "  " * entry.depth)), soft_wrap=True)
 
     def _start(self, entry: Entry, start: AgentStart) -> None:
-        """An agent is called by its name; the second one of a name by a number too."""
         self._numbers[start.name] += 1
         number = self._numbers[start.name]
         self._calls.pop((start.parent_id, start.call_id), None)  # what comes of it, the agent says itself
@@ -167,7 +163,6 @@ class TreePrinter:
         self._line(entry, "·", shorten(progress.text), "dim")
 
     def _result(self, entry: Entry, result: ToolResult) -> None:
-        """A call and what came of it, in one line; a call of an agent is not shown."""
         call = self._calls.pop((entry.agent_id, result.call_id), None)
         if call is None or call.tool.startswith("handoff_to_"):
             return
@@ -214,6 +209,5 @@ class TreePrinter:
 
 
 def format_source(citation: Citation) -> str:
-    """Where a text comes from."""
     place = citation.url or citation.document_title or citation.title or citation.type
     return f"\n[{shorten(place)}: {shorten(citation.cited_text)}]"

@@ -43,7 +43,7 @@ def open_command(session: str, log_url: str) -> None:
 
 
 def build_console_link(log_url: str, session: str) -> str:
-    """Return a sign-in link for the server of a log; raise `ClickException` if none is running."""
+    """Return a sign-in link for the server of a log. Raise `ClickException` if none is running."""
     from turnlog.server.auth.credentials import BuiltinAuth
     from turnlog.server.auth.keys import load_or_create_key, read_server_file
 

@@ -68,7 +68,7 @@ def check_after(text: str) -> str:
 
 
 def parse_age_ms(age: str) -> int:
-    """Parse an age such as `30d`; raise `BadParameter`."""
+    """Parse an age such as `30d`. Raise `BadParameter`."""
     match = re.fullmatch(r"(\d{1,12})([smhdw])", age, re.ASCII)
     if match is None:
         raise click.BadParameter(f"expected a number and one of s, m, h, d, w, such as 30d; got {age!r}")
@@ -212,7 +212,6 @@ def verify(context: click.Context, log_url: str, app: str | None) -> None:
 async def find_misfits(
     log_url: str, records: Sequence[SessionRecord], app: "App"
 ) -> list[tuple[SessionRecord, Misfit]]:
-    """Return the stored events that do not fit the classes of an application, by session and type."""
     misfits: list[tuple[SessionRecord, Misfit]] = []
     async with open_cli_log(log_url) as log:
         for record in records:

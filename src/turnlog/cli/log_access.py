@@ -89,7 +89,6 @@ async def find_session_id(log: Log, name: str) -> str:
 
 
 async def find_records(log: Log, names: Sequence[str]) -> list[SessionRecord]:
-    """Return the sessions of some names, each once; all sessions if there are no names."""
     if not names:
         return await log.sessions()
     session_ids = [await find_session_id(log, name) for name in names]
@@ -97,7 +96,7 @@ async def find_records(log: Log, names: Sequence[str]) -> list[SessionRecord]:
 
 
 async def latest_session(log: Log) -> str:
-    """Return the id of the newest session; raise `NotFound` if there is none."""
+    """Return the id of the newest session. Raise `NotFound` if there is none."""
     records = await log.sessions()
     if not records:
         for session_id in await log.damaged_sessions():

@@ -39,7 +39,7 @@ def new(folder: Path) -> None:
 
 
 def package_name(folder: Path) -> str:
-    """Return the package name for a folder; raise `BadParameter` if there is none."""
+    """Return the package name for a folder. Raise `BadParameter` if there is none."""
     package = re.sub(r"[-. ]+", "_", folder.resolve().name).lower()
     if not PACKAGE_PATTERN.fullmatch(package) or keyword.iskeyword(package) or package in RESERVED_NAMES:
         problem = "expected a folder name that can be a Python package name, such as my-shop"

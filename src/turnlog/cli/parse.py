@@ -81,7 +81,6 @@ class JsonlWriter:
         self._seq = 0
 
     def new_id(self, prefix: str) -> str:
-        """Return the next id, derived from the session id and a counter."""
         text = f"{self._session_id}:{next(self._numbers)}"
         return prefix + hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -168,7 +167,6 @@ class TurnBuilder:
             self._writer.write_drafts(drafts)
 
     def finish_message(self, reply: ReplyBuilder) -> None:
-        """Write the usage of a message, and the end of its agent unless a next step follows."""
         self._steps += 1
         self._usage = sum_usage(self._usage, reply.usage)
         if reply.model:
@@ -183,7 +181,6 @@ class TurnBuilder:
             self.end_agent(reply.stop_reason or "end_turn", reply.text_so_far)
 
     def end_agent(self, reason: StopReason, result: str | None = None) -> None:
-        """Cancel the open calls and end the open agent, if there is one."""
         if self._scope is None:
             return
         self._cancel_calls(list(self._calls.values()))
@@ -215,7 +212,7 @@ def parse_tag_text(
 def parse_messages_stream(
     pieces: Iterator[bytes], builder: TurnBuilder, make_reply: Callable[[], ReplyBuilder]
 ) -> None:
-    """Parse the messages of a Messages API stream; raise `BadInput` if there is none."""
+    """Parse the messages of a Messages API stream. Raise `BadInput` if there is none."""
     parser: MessagesParser | None = None
     try:
         for event in iter_raw_events(pieces):
@@ -231,7 +228,7 @@ def parse_messages_stream(
 def parse_message_event(
     event: Any, parser: MessagesParser | None, builder: TurnBuilder, make_reply: Callable[[], ReplyBuilder]
 ) -> MessagesParser | None:
-    """Parse one raw event; return the parser of its message, None before the first message."""
+    """Parse one raw event. Return the parser of its message, None before the first message."""
     event_type = event.get("type") if isinstance(event, dict) else None
     if parser is None and event_type == "ping":
         return None
@@ -254,7 +251,6 @@ def parse_message_event(
 
 
 def close_message(parser: MessagesParser, builder: TurnBuilder) -> None:
-    """Finish a message that breaks off; do nothing if it has ended."""
     if not parser.has_ended:
         builder.add_events(parser.flush())
         builder.finish_message(parser.reply)
@@ -303,7 +299,7 @@ def iter_sse_data(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def split_json_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines that are not blank; raise `BadInput` for one above `MAX_SSE_MESSAGE_BYTES`."""
+    """Yield the lines that are not blank. Raise `BadInput` for one above `MAX_SSE_MESSAGE_BYTES`."""
     buffer: list[bytes] = []  # the pieces of the incomplete line
     size_bytes = 0
     for piece in pieces:
@@ -333,7 +329,7 @@ SOURCE_PARSERS: dict[str, Callable[[Iterator[bytes], TurnBuilder, Callable[[], R
 
 
 def session_id_or_new(_: click.Context, __: click.Parameter, value: str | None) -> str:
-    """Return the session id of the option, or a new one; raise `BadParameter` for a wrong one."""
+    """Return the session id of the option, or a new one. Raise `BadParameter` for a wrong one."""
     try:
         return msgspec.convert(value or new_id("sess_"), SessionId)
     except msgspec.ValidationError:

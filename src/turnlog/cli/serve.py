@@ -161,7 +161,6 @@ def run_server(  # noqa: PLR0913  the options of the command
     debug: bool = False,
     dialect: str | None = None,
 ) -> None:
-    """Listen, open the log, print the address and a sign-in link, and serve until stopped."""
     from turnlog.agents.runtime.executor import explain_tool_error, mask_tool_error
     from turnlog.cli.terminal_log import make_terminal_formatter
     from turnlog.server import create_app
@@ -215,7 +214,7 @@ def run_server(  # noqa: PLR0913  the options of the command
 
 @contextmanager
 def open_listener(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
-    """Yield a listening socket and its URL; raise `ClickException` if it cannot listen."""
+    """Yield a listening socket and its URL. Raise `ClickException` if it cannot listen."""
     from turnlog.server.uvicorn_server import listen
 
     try:
@@ -228,7 +227,6 @@ def open_listener(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
 
 
 def build_sign_in_link(address: str, auth: "BuiltinAuth", session_id: str = "") -> str:
-    """Return a link that signs in the local user once, and opens a session if there is one."""
     return f"{address}sign-in?code={auth.make_sign_in_code(time.time(), session_id)}"
 
 
@@ -241,7 +239,7 @@ def print_sign_in_link(link: str) -> None:
 
 
 def print_sign_in_links(address: str, auth: "BuiltinAuth", session_id: str = "") -> str:
-    """Print a sign-in link, and a new one whenever the user presses Enter; return the first."""
+    """Print a sign-in link, and a new one whenever the user presses Enter. Return the first."""
 
     def print_new_link() -> None:
         print_sign_in_link(build_sign_in_link(address, auth, session_id))
@@ -260,12 +258,11 @@ def has_screen() -> bool:
 
 
 def host_header_names(host: str) -> tuple[str, ...]:
-    """Return the `Host` of requests to an address; none for an address that means all interfaces."""
     return () if host in ("0.0.0.0", "::") else (url_host(host),)
 
 
 def check_host_names(hosts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return lower-case host names; raise `BadParameter` for text that cannot be a `Host`."""
+    """Return lower-case host names. Raise `BadParameter` for text that cannot be a `Host`."""
     for host in hosts:
         if not re.fullmatch(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]", host):
             raise click.BadParameter(f"expected a name such as log.example.org, without a port, got {host!r}")
@@ -301,7 +298,7 @@ def make_token_verifier(file: Path | None) -> "TokenVerifier":
 
 
 def load_app(name: str) -> "turnlog.App":
-    """Import the application `module:attribute`; raise `BadParameter` if there is none."""
+    """Import the application `module:attribute`. Raise `BadParameter` if there is none."""
     module_name, colon, attribute = name.partition(":")
     if not (colon and module_name and attribute) or module_name.startswith("."):
         raise click.BadParameter(f"expected MODULE:APP, got {name!r}", param_hint="MODULE:APP")
@@ -325,7 +322,6 @@ def load_app(name: str) -> "turnlog.App":
 
 
 def import_error_message(error: Exception, module_name: str) -> str:
-    """Explain why a module cannot be imported, with the line of its own code that failed."""
     package = str(Path(turnlog.__file__).parent)
     frames = [
         frame

@@ -44,7 +44,6 @@ class SessionListItem(msgspec.Struct):
     damage: list[LostRange]
 
     def matches(self, text: str, state: str | None) -> bool:
-        """Return True if id, application or title contains the text, and the state is the same."""
         if state not in (None, self.state):
             return False
         fields = (self.session_id, self.app, self.title)
@@ -186,7 +185,7 @@ def close(names: tuple[str, ...], log_url: str) -> None:
 
 
 async def close_sessions(log_url: str, names: tuple[str, ...]) -> list[str]:
-    """Close sessions, all or none; return their ids."""
+    """Close sessions, all or none. Return their ids."""
     async with open_cli_log(log_url) as log:  # for reading first: a missing log must not be created
         records = await find_records(log, names)
         open_ids = set(await log.sessions_with_open_agents())

@@ -73,7 +73,7 @@ async def dump_session(log_url: str, session: str, at: int | None, app: Any) -> 
 
 
 async def load_read_models(log: Log, app: Any, session: str, at: int | None) -> ReadModels:
-    """Return the read models as of a seq; raise `CallerError` for a seq that the session does not have."""
+    """Return the read models as of a seq. Raise `CallerError` for a seq that the session does not have."""
     try:
         return await ReadModelStore(log).load_read_models(app, session, at)
     except BadInput as error:

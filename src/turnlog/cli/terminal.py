@@ -42,12 +42,10 @@ def escape_json_character(match: re.Match[str]) -> str:
 
 
 def write_json(output: BinaryIO, line: bytes) -> None:
-    """Write a line of JSON, escaped if the output is a terminal."""
     output.write((escape_json(line) if output.isatty() else line) + b"\n")
 
 
 def make_console() -> Console:
-    """Return a console on stdout: coloured on a terminal unless NO_COLOR is set, plain elsewhere."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without Unicode must not raise
     return Console(highlight=False, markup=False, emoji=False)

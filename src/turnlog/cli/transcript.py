@@ -37,7 +37,6 @@ class TranscriptLine(NamedTuple):
         return "".join(self.parts())
 
     def parts(self) -> tuple[str, str]:
-        """Return the label, and the text after it. Further lines are indented below the label."""
         label = self.indent + self.label
         if self.kind != "agent":
             label += ":"
@@ -54,7 +53,6 @@ def build_transcript(agents: Mapping[str, AssembledAgent]) -> list[TranscriptLin
 
 
 def format_agent_lines(agent: AssembledAgent, agents: Mapping[str, AssembledAgent]) -> list[TranscriptLine]:
-    """Return the name, the caller and the prompt of an agent, then its blocks and its stop reason."""
     lines = [format_agent_heading(agent, agents)]
     query = get_text_field(agent.meta_init, "user_query")
     if query:
@@ -90,7 +88,6 @@ def format_agent_heading(agent: AssembledAgent, agents: Mapping[str, AssembledAg
 
 
 def format_block_lines(block: AssembledBlock, label: str, indent: str = "") -> list[TranscriptLine]:
-    """Return a block, and below it its citations, images and results."""
     if block.name and block.call is None:  # a result has the name of its call
         label += f" {block.name}"
     if not block.complete:
@@ -108,7 +105,6 @@ def format_block_lines(block: AssembledBlock, label: str, indent: str = "") -> l
 
 
 def block_text(block: AssembledBlock) -> str:
-    """Return the names of the items of a list, or else the block's own text."""
     name_key = ITEM_NAME_KEYS.get(block.type)
     if name_key is None or not isinstance(block.value, list):
         return block.text

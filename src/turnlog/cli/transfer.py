@@ -61,7 +61,7 @@ async def warn_of_damage(log: Log, records: Sequence[SessionRecord]) -> None:
 
 
 async def import_sessions(log_url: str, source: BinaryIO) -> str:
-    """Import lines; return a summary. Events before a wrong line stay imported."""
+    """Import lines. Return a summary. Events before a wrong line stay imported."""
     added = known = blobs = 0
     async with open_cli_log(log_url, writable=True) as log:
         with ProgressBar("importing", file_size_bytes(source)) as progress:
@@ -82,7 +82,7 @@ async def import_sessions(log_url: str, source: BinaryIO) -> str:
 
 
 def read_bounded_lines(source: BinaryIO, progress: ProgressBar | None = None) -> Iterator[bytes]:
-    """Yield the lines of a file; raise `InvalidEvent` for one above `MAX_LINE_BYTES`."""
+    """Yield the lines of a file. Raise `InvalidEvent` for one above `MAX_LINE_BYTES`."""
     number = 1
     while line := source.readline(MAX_LINE_BYTES):
         if len(line) == MAX_LINE_BYTES:

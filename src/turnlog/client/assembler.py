@@ -65,11 +65,10 @@ class Assembler:
 
     @property
     def pending(self) -> list[JsonObject]:
-        """Return the calls that the page must answer."""
         return [call for agent in self.agents.values() for call in agent.pending_calls()]
 
     def feed(self, message: bytes | str, id: str = "") -> list[AssembledBlock]:
-        """Take one message; return the blocks that changed, void ones too. A result changes its call."""
+        """Take one message. Return the blocks that changed, void ones too. A result changes its call."""
         text = message if isinstance(message, str) else message.decode(errors="replace")
         fields = read_fields(text)
         # A reset has no id of its own; SSE readers repeat the last one.
@@ -116,7 +115,6 @@ class Assembler:
         return []
 
     def _clear(self) -> list[AssembledBlock]:
-        """Void everything. Return the blocks that are void now."""
         void_blocks = self.blocks
         for block in void_blocks:
             block.void = True
@@ -186,7 +184,6 @@ class Assembler:
         return [text]
 
     def _find_cited_text(self, agent: AssembledAgent, message: BlocksMessage) -> AssembledBlock:
-        """Return the text of a citation. Open an empty one if the agent has no text."""
         text_id = message.get_text("id")
         text = last_valid_block(agent.complete_texts) or agent.open_blocks.get(("text", text_id))
         if text is None:
@@ -196,7 +193,6 @@ class Assembler:
         return text
 
     def _get_or_open_block(self, agent: AssembledAgent, message: BlocksMessage, type: str) -> AssembledBlock:
-        """Return the open block of a message. The first message opens it."""
         block_id = message.get_text("id")
         block = agent.open_blocks.get((type, block_id))
         if block is None:
@@ -207,7 +203,6 @@ class Assembler:
         return block
 
     def _insert_block(self, agent: AssembledAgent, block: AssembledBlock) -> None:
-        """List a new block in its call, or else among the blocks of the session."""
         agent.blocks[block] = None
         if block.type in MODEL_TYPES:
             agent.model_blocks.append(block)

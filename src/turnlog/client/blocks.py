@@ -158,6 +158,5 @@ def block_to_json(block: AssembledBlock) -> JsonObject:
 
 
 def get_text_field(fields: object, key: str) -> str:
-    """Return a text in a JSON object; "" if there is none."""
     value = fields.get(key) if isinstance(fields, dict) else None
     return value if isinstance(value, str) else ""

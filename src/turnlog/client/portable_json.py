@@ -112,7 +112,6 @@ def read_json(text: str) -> object:
 
 
 def measure_depth(value: object) -> int:
-    """Return the number of arrays and objects around the innermost value."""
     items = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(items, list):
         return 0
@@ -136,7 +135,6 @@ def is_count(value: object) -> TypeGuard[int]:
 
 
 def read_files(text: str) -> object:
-    """Return the list of generated files; UNSET if the text holds none."""
     value = read_value(text)
     files = value.get("files") if isinstance(value, dict) else None
     return files if isinstance(files, list) else UNSET

@@ -127,7 +127,7 @@ class Catalog:
             raise UnknownType(f"expected a declared type, got {quote(name)}") from None
 
     def find_tag(self, tag: str) -> EventType | None:
-        """Return the application's event of a bare name, or None; Turnlog's own classes have full names."""
+        """Return the application's event of a bare name, or None. Turnlog's own classes have full names."""
         for event_type in self:
             if event_type.tag == tag and not event_type.payload_class.TYPE:
                 return event_type

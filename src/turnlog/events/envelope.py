@@ -67,7 +67,7 @@ class EventDraft(Struct, frozen=True):
     id: str | None = None
 
     def build(self, catalog: "Catalog", event_id: str) -> "Event":
-        """Build the event; `event_id` is used unless the draft has its own. Raise `InvalidEvent`."""
+        """Build the event. `event_id` is used unless the draft has its own. Raise `InvalidEvent`."""
         return catalog.build_event(self.payload, id=self.id or event_id, origin=self.origin, scope=self.scope)
 
 
@@ -188,7 +188,6 @@ def encode_envelope(event: Event, *, session_id: str, seq: int, ts_ms: int) -> b
 def _encode_prefix_and_middle(
     type: str, session_id: str, scope: Scope, origin: Origin
 ) -> tuple[bytes, bytes]:
-    """Return the bytes before an event's id, and the bytes between its time and its payload."""
     fields = {"session_id": session_id, **structs.asdict(scope), "origin": origin}
     present = {name: value for name, value in fields.items() if value is not None}
     start = b'data: {"type":%b,"id":"' % _encoder.encode(type)
@@ -212,7 +211,7 @@ def _has_form(text: str | None, form: Any) -> bool:
 
 
 def decode_envelope(line: bytes) -> Envelope:
-    """Decode a stored line; the payload stays raw. Raise `InvalidEvent`."""
+    """Decode a stored line. The payload stays raw. Raise `InvalidEvent`."""
     return _decode_line(_decoder, line, ("type", "agent_name", "actor"))
 
 

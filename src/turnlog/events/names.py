@@ -79,7 +79,6 @@ def _build_struct_check(shape: Any, cache: CheckCache) -> NameCheck | None:
 
 
 def _build_union_check(shape: Any, cache: CheckCache) -> NameCheck | None:
-    """Build the check of a union: structs are checked by their class, all else by every other member."""
     structs: dict[type, NameCheck] = {}
     others: list[NameCheck] = []
     for member in shape.types:

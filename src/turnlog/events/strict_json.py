@@ -87,7 +87,7 @@ def convert_strict(tree: Any, type_: type[T]) -> T:
 
 
 def split_validation_error(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Return the sentence and the JSON path of a validation error; the path is `$` if it names none."""
+    """Return the sentence and the JSON path of a validation error. The path is `$` if it names none."""
     sentence, separator, path = str(error).rpartition(" - at `")
     if not separator:
         sentence = str(error)
@@ -97,7 +97,6 @@ def split_validation_error(error: msgspec.ValidationError) -> tuple[str, str]:
 
 
 def split_json_path(path: str) -> list[str | int]:
-    """Split a JSON path like `$.rows[0].weight` into its keys and indexes."""
     return [int(index) if index else key for key, index in _PATH_PART.findall(path)]
 
 
@@ -147,7 +146,6 @@ def iter_too_deep_paths(tree: Any, path: str = "$", depth: int = 1) -> Iterator[
 
 
 def iter_children(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the values of an object (also as pairs) or a list, each with its path."""
     if isinstance(tree, ObjectPairs):
         yield from ((f"{path}.{key}", value) for key, value in tree)
     elif isinstance(tree, dict):
@@ -161,7 +159,6 @@ class ObjectPairs(list[tuple[str, Any]]):
 
 
 def iter_duplicate_paths(tree: Any, path: str = "$") -> Iterator[str]:
-    """Yield the path of every key that its object has already."""
     seen: set[str] = set()
     for child_path, value in iter_children(tree, path):
         if isinstance(tree, ObjectPairs) and child_path in seen:

@@ -61,7 +61,7 @@ class ToolCall(Payload, frozen=True, kw_only=True):
 
     @property
     def args_hash(self) -> str:
-        """The hash that binds an approval, or an idempotency key, to these arguments."""
+        """Return the hash that binds an approval, or an idempotency key, to these arguments."""
         return hash_args(self.args)
 
 
@@ -121,7 +121,6 @@ class ToolResult(Payload, frozen=True, kw_only=True):
 
     @classmethod
     def cancelled(cls, call: ToolCall, message: str) -> "ToolResult":
-        """Build the result of a call that will not be answered any more."""
         error = ErrorInfo(code="CANCELLED", message=message)
         return cls(call_id=call.call_id, tool=call.tool, ok=False, error=error)
 

@@ -293,7 +293,7 @@ def iter_parts(part: AnyPart, path: str = "$", level: int = 1) -> Iterator[tuple
 
 
 def iter_button_events(tree: Mapping[str, Any]) -> Iterator[tuple[str, ButtonEvent]]:
-    """Yield the events of the buttons in a tree with their paths; an invalid tree has none."""
+    """Yield the events of the buttons in a tree with their paths. An invalid tree has none."""
     try:
         root = parse_view_tree(tree)
     except (msgspec.ValidationError, RecursionError):

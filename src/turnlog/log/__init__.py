@@ -55,7 +55,7 @@ def open_memory_store(url: str, *, writable: bool) -> Store:
 
 
 def sqlite_path(url: str) -> Path:
-    """Return the file of `sqlite:///path`; raise `CallerError` for another form."""
+    """Return the file of `sqlite:///path`. Raise `CallerError` for another form."""
     parts = urlsplit(url)
     path = unquote(parts.path[1:])
     if parts.netloc or not parts.path.startswith("/") or not path or "\0" in path:
@@ -83,7 +83,7 @@ async def open_log(url: str, *, writable: bool = True) -> Log:
 
 
 def find_store_opener(url: str) -> StoreOpener:
-    """Return the function that opens the store of a URL; raise `CallerError` for an unknown scheme."""
+    """Return the function that opens the store of a URL. Raise `CallerError` for an unknown scheme."""
     scheme = urlsplit(url).scheme
     if scheme in STORE_OPENERS:
         return STORE_OPENERS[scheme]

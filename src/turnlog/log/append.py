@@ -44,14 +44,14 @@ class ExpectedPosition(NamedTuple):
 
 
 def insert_session(store: Store, record: SessionRecord) -> None:
-    """Add a session; raise `Conflict` if its id exists."""
+    """Add a session. Raise `Conflict` if its id exists."""
     if store.get_record(record.session_id) is not None:
         raise Conflict(f"session {record.session_id[:80]} already exists", -1)
     store.put_record(record)
 
 
 def require_record(store: Store, session_id: str) -> SessionRecord:
-    """Return the record of a session, repaired if it is damaged; raise `NotFound` if there is none."""
+    """Return the record of a session, repaired if it is damaged. Raise `NotFound` if there is none."""
     try:
         record = store.get_record(session_id)
     except SessionDamaged as damage:
@@ -72,13 +72,13 @@ def quarantine(store: Store, damage: SessionDamaged) -> bool:
 
 
 def prune_session(store: Store, session_id: str, before_ms: int) -> int:
-    """Prune a session and return how many rows were removed; raise `NotFound` if there is none."""
+    """Prune a session and return how many rows were removed. Raise `NotFound` if there is none."""
     require_record(store, session_id)
     return store.prune(session_id, before_ms)
 
 
 def update_record(store: Store, session_id: str, **changes: object) -> None:
-    """Change fields of a session's record; raise `NotFound` if there is none."""
+    """Change fields of a session's record. Raise `NotFound` if there is none."""
     store.put_record(require_record(store, session_id).replace(**changes))
 
 
@@ -183,7 +183,6 @@ def activity_after(record: SessionRecord, channels: Collection[str | None], ts_m
 def apply_to_record(
     record: SessionRecord, payload: Payload | UnknownPayload, actor: str | None, seq: int
 ) -> SessionRecord:
-    """Return the record after an event; the same record if the event does not change it."""
     reducer = RECORD_REDUCERS.get(type(payload))
     if reducer is None:
         return record
@@ -228,7 +227,7 @@ def _reduce_title(record: SessionRecord, payload: SessionTitle, actor: str | Non
 
 
 def _reduce_message(record: SessionRecord, payload: UiMessage, actor: str | None) -> dict[str, object]:
-    """The first message is the title until there is one, unless it is in a channel."""
+    """Return the text as the title if there is none yet, unless the message is in a channel."""
     if record.title or payload.channel:
         return {}
     return {"title": " ".join(payload.text[:400].split())[:MAX_TITLE_CHARS]}
@@ -273,7 +272,7 @@ def find_rows(store: Store, session_id: str, event_ids: Sequence[str]) -> dict[s
 
 
 def find_rows_in_session(store: Store, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
-    """Return the rows of event ids; raise `NotFound` if there is no such session."""
+    """Return the rows of event ids. Raise `NotFound` if there is no such session."""
     require_record(store, session_id)
     return find_rows(store, session_id, event_ids)
 

@@ -66,7 +66,7 @@ class BlobReader:
         self._data = bytearray()
 
     def feed(self, line: BlobLine, number: int) -> NamedBlob | None:
-        """Add a piece. Return the blob once it is complete; raise `InvalidEvent` for a wrong piece."""
+        """Add a piece. Return the blob once it is complete. Raise `InvalidEvent` for a wrong piece."""
         if self._first is None:
             self._first = line
         if line.blob != self._first.blob or line.offset != len(self._data):
@@ -97,7 +97,6 @@ class BlobReader:
 
 
 async def find_missing_blobs(log: Log, records: list[SessionRecord]) -> AsyncIterator[Damage]:
-    """Yield a damage for each event that refers to a blob of its session which the log does not have."""
     for record in records:
         session_id = record.session_id
         blob_names: set[str] | None = None  # loaded on demand: most sessions refer to no blob
@@ -114,7 +113,6 @@ async def find_missing_blobs(log: Log, records: list[SessionRecord]) -> AsyncIte
 
 
 def find_blob_names(row: Row) -> set[str]:
-    """Return the blobs that an event refers to: strings in its payload that are the URL of a blob."""
     if BLOB_URL_PREFIX not in row.frame:
         return set()
     payload = msgspec.json.decode(decode_envelope(envelope_json(row)).payload)
@@ -123,7 +121,6 @@ def find_blob_names(row: Row) -> set[str]:
 
 
 def iter_strings(payload: Any) -> Iterator[str]:
-    """Yield every string value of a JSON tree, without recursion."""
     pending = [payload]
     while pending:
         value = pending.pop()

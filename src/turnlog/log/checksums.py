@@ -26,7 +26,6 @@ BAD_EVENT = "the event is not what was written"
 
 @lru_cache(1024)
 def checksum_seed(session_id: str) -> int:
-    """Return the seed of a session's checksums: rows of another session do not match."""
     return zlib.crc32(session_id.encode())
 
 
@@ -162,7 +161,6 @@ class RowVerifier:
         return rows, None
 
     def verify_end(self) -> SessionDamaged | None:
-        """Return the damage if the session has more events than the store returned; else None."""
         first = self.seq + 1
         last = self._record.last
         missing = self._unknown_range(first, last)
@@ -178,7 +176,6 @@ class RowVerifier:
         return self._make_damage(missing[0], last, "the end of the session is missing")
 
     def unreadable_damage(self, problem: str) -> SessionDamaged:
-        """Return the damage for rows from here on that SQLite cannot read."""
         return self._make_damage(self.seq + 1, max(self.seq + 1, self._record.last), problem)
 
     def _make_damage(self, first: int, last: int, problem: str) -> SessionDamaged:
@@ -188,7 +185,6 @@ class RowVerifier:
         return self._overlaps_known_damage(seq, seq)
 
     def _is_explained_gap(self, row: Row) -> bool:
-        """Return True if the rows before this one were pruned live rows, or their loss is recorded."""
         first = self.seq + 1
         last = row.seq - 1
         missing = self._unknown_range(first, last)
@@ -206,7 +202,6 @@ class RowVerifier:
         return any(damage.first <= last and first <= damage.last for damage in self._known_damage)
 
     def _unknown_range(self, first: int, last: int) -> tuple[int, int] | None:
-        """Return the range without recorded losses at its start and end; None if nothing is left."""
         for damage in sorted(self._known_damage, key=lambda damage: damage.first):
             if damage.first <= first <= damage.last:
                 first = damage.last + 1
@@ -217,7 +212,6 @@ class RowVerifier:
 
 
 def broken_chain_seqs(rows: Iterable[tuple[Row, bytes | None]]) -> Iterator[int]:
-    """Yield the seqs of durable rows whose link does not follow from the link before."""
     chain = b""
     for row, stored in rows:
         if row.live:

@@ -97,7 +97,7 @@ class Log:
     # sessions
 
     async def create(self, app: str, session_id: str | None = None) -> str:
-        """Create a session for an application and return its id; without an id, one that cannot be guessed.
+        """Create a session for an application and return its id. A new id cannot be guessed.
 
         Raise `Conflict` if the id exists.
         """
@@ -110,7 +110,7 @@ class Log:
         return record.session_id
 
     async def info(self, session_id: str) -> SessionRecord:
-        """Return the record of a session, repaired if it is damaged; raise `NotFound` if there is none."""
+        """Return the record of a session, repaired if it is damaged. Raise `NotFound` if there is none."""
         try:
             record = await self._run_read(self._store.info, session_id)
         except SessionDamaged as damage:
@@ -121,7 +121,7 @@ class Log:
         return record
 
     async def last_seq(self, session_id: str) -> int:
-        """Return the seq of the last event; raise `NotFound` if there is no session.
+        """Return the seq of the last event. Raise `NotFound` if there is no session.
 
         The tail of a session that is followed in the writing process has every row, unless an append is
         under way. Then nothing is read.
@@ -153,7 +153,6 @@ class Log:
         return await self._read_with_repair(limit, self._store.invitations, principal, limit)
 
     async def _read_with_repair(self, limit: int, read: Callable[..., T], *args: object) -> T:
-        """Read records and repair damaged ones on the way, at most `limit`."""
         damages = 0
         while True:
             try:
@@ -237,7 +236,6 @@ class Log:
         return result
 
     def _submit_rows(self, session_id: str, work: Callable[[Store], Any]) -> asyncio.Future[Any]:
-        """Submit work that adds rows, and count it until the rows are in the tail."""
         future = self._submit(
             work,
             lambda outcome: self._publish(session_id, *outcome),
@@ -252,7 +250,6 @@ class Log:
             del self._running_appends[session_id]
 
     def _publish(self, session_id: str, result: T, rows: list[Row], epoch: str) -> T:
-        """Add committed rows to the tail of a session; return `result`."""
         tail = self.tails.get(session_id)
         if tail is not None and tail.epoch != epoch:
             self._end_tail(session_id)
@@ -456,7 +453,6 @@ class Log:
     async def _next_page(
         self, subscription: Subscription, read: PageReader[P], convert: Callable[[Page], P]
     ) -> P | None:
-        """Return the next page, from the tail if possible, else from the store; None if there is none."""
         tail = subscription.tail
         while subscription.after < tail.last and not subscription.is_finished():
             last = tail.last
@@ -614,7 +610,7 @@ class Log:
         return name
 
     async def get_blob(self, name: str) -> Blob:
-        """Return a blob; raise `NotFound` if there is none."""
+        """Return a blob. Raise `NotFound` if there is none."""
         blob = await self._run_read(self._store.blob, name)
         if blob is None:
             raise NotFound(f"no blob {name[:80]}")
@@ -651,17 +647,17 @@ class Log:
         self._store.on_evict = callback
 
     async def delete_derived(self, session_id: str | None = None) -> None:
-        """Remove the documents and snapshots of a session, or of all; events can derive them again."""
+        """Remove the documents and snapshots of a session, or of all. Events can derive them again."""
         await self.transact(lambda store: store.delete_derived(session_id))
 
     # maintenance
 
     async def prune(self, session_id: str, before_ms: int) -> int:
-        """Remove live events of finished blocks and calls older than a time; return how many."""
+        """Remove live events of finished blocks and calls older than a time. Return how many."""
         return await self.transact(lambda store: prune_session(store, session_id, before_ms))
 
     async def verify(self) -> list[Damage]:
-        """Check everything that is stored; return the damages."""
+        """Check everything that is stored. Return the damages."""
         return await self._run_read(lambda: list(self._store.verify()))
 
     async def damages(self) -> list[Damage]:
@@ -735,7 +731,6 @@ class Log:
             return None
 
     async def _refresh_tail(self, session_id: str, tail: Tail) -> None:
-        """Update a tail from the store. End its followers if the session cannot be read."""
         try:
             tail.catch_up(await self.info(session_id))
         except Exception as error:  # noqa: BLE001  a follower that ends reads again, and gets the error itself
@@ -743,7 +738,7 @@ class Log:
             self._end_tail(session_id)
 
     async def _quarantine(self, damage: SessionDamaged) -> None:
-        """Record a damage and end the followers if it is new; raise it if the log is read only."""
+        """Record a damage and end the followers if it is new. Raise it if the log is read only."""
         log.error("%s", damage)
         if self._writer is None:
             raise damage
@@ -774,7 +769,6 @@ class Log:
         self._store.close()
 
     async def _run_read(self, work: Callable[..., T], *args: object) -> T:
-        """Run a read in a reader thread, or here if the store never blocks."""
         if self._closed:
             raise Unavailable("the log is closed")
         if not self._store.reader_threads:

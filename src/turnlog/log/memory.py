@@ -51,7 +51,6 @@ class RingSpan:
 
     @property
     def end_or_inf(self) -> float:
-        """The last seq; infinity while the span is open."""
         return inf if self.last is None else self.last
 
 
@@ -68,7 +67,7 @@ class RingTurn:
 
     @property
     def end_or_inf(self) -> float:
-        """The last seq; infinity while the turn is open. A trace without agents is no turn: its first seq."""
+        """Return the last seq; infinity while the turn is open. Without agents it is the first seq."""
         if self.is_waiting or self.open_agents:
             return inf
         return self.last if self.has_started else self.first
@@ -161,7 +160,6 @@ class Ring:
         return min(end, len(self.cumulative_bytes))
 
     def visible_rows(self, rows: list[Row], replay_from: int | None) -> list[Row]:
-        """Leave out live rows of spans that began after `replay_from` and have ended."""
         if replay_from is None or not self.span_by_seq:
             return rows
         finished = {
@@ -184,7 +182,7 @@ class Ring:
         return self.rows[index]
 
     def evict(self, events: int, size_bytes: int) -> list[Row]:
-        """Remove the oldest rows down to `events` durable ones and `size_bytes`; return the removed rows.
+        """Remove the oldest rows down to `events` durable ones and `size_bytes`. Return the removed rows.
 
         A cut is where no turn crosses it. A cut that leaves fewer durable events is made for the bytes alone.
         """
@@ -241,7 +239,6 @@ class Ring:
             del seqs[: bisect_left(seqs, first)]
 
     def prune(self, before_ms: int) -> list[int]:
-        """Remove live rows of finished spans older than a time; return their seqs."""
         indexes = [
             index
             for index, seq in enumerate(self.seqs)
@@ -277,7 +274,6 @@ class Ring:
 
 
 def opens_turn(row: Row) -> bool:
-    """Return True if an agent answers this event: a message, an action, or an app event of a page."""
     if row.type in CATALOG.types:
         return row.type in ("ui.message", "ui.action")
     return decode_envelope(envelope_json(row)).origin == "ui"

@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
     @property
     def durable_count(self) -> int:
-        """The number of durable events up to and including this one. A jump means that events are lost."""
+        """Return the number of durable events up to and including this one. A jump means lost events."""
         return int(self.meta.split(b"|", 1)[0])
 
     @property
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
     @property
     def channel(self) -> str | None:
-        """The role whose members alone see the event; None: every member does."""
+        """Return the role whose members alone see the event; None if every member does."""
         return self.meta.split(b"|", 5)[4].decode() or None
 
     @property
@@ -74,7 +74,7 @@ class FrameBatch(NamedTuple):
 
     @property
     def upto(self) -> int | None:
-        """Always None: only pages of some types have it (see `Page`)."""
+        """Return None: only pages of some types have it (see `Page`)."""
         return None
 
 
@@ -96,13 +96,13 @@ class Page(Sequence[Row]):
 
     @property
     def first(self) -> int:
-        """The first seq; raise IndexError for an empty page."""
+        """Return the first seq. Raise IndexError for an empty page."""
         seq: int = self.raw_rows[0][0]
         return seq
 
     @property
     def last(self) -> int:
-        """The last seq; raise IndexError for an empty page."""
+        """Return the last seq. Raise IndexError for an empty page."""
         seq: int = self.raw_rows[-1][0]
         return seq
 

@@ -54,7 +54,6 @@ class SpanEdge(NamedTuple):
 
 
 def live_event_span(payload: Payload | UnknownPayload) -> str | None:
-    """Return the key of the span that a live event belongs to; None for every other event."""
     span = LIVE_EVENT_SPANS.get(type(payload))
     if span is None:
         return None
@@ -65,7 +64,6 @@ def live_event_span(payload: Payload | UnknownPayload) -> str | None:
 def span_edge(
     payload: Payload | UnknownPayload, agent_id: str | None, trace: str | None, seq: int
 ) -> SpanEdge | None:
-    """Return the edge that an event is; None if it neither starts nor ends a span."""
     edge = SPAN_EDGES.get(type(payload))
     if edge is None:
         return None

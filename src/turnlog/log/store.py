@@ -38,7 +38,7 @@ class StoreWriter(Protocol):
 
     @property
     def max_batch(self) -> int:
-        """How many jobs may share a transaction; 1 for a store that cannot roll back."""
+        """Return how many jobs may share a transaction; 1 for a store that cannot roll back."""
         ...
 
     def transaction(self) -> AbstractContextManager[None]:
@@ -97,7 +97,7 @@ EvictCallback = Callable[["Store", SessionRecord, Sequence[Row]], None]
 
 
 def ignore_eviction(store: "Store", record: SessionRecord, rows: Sequence[Row]) -> None:
-    """The default eviction callback: does nothing."""
+    """Do nothing: this is the default eviction callback."""
 
 
 class StoreReader(Protocol):
@@ -105,7 +105,7 @@ class StoreReader(Protocol):
 
     @property
     def reader_threads(self) -> int:
-        """How many threads may read at a time; 0 for a store whose methods never block."""
+        """Return how many threads may read at a time; 0 for a store whose methods never block."""
         ...
 
     def info(self, session_id: str) -> SessionRecord | None:
@@ -134,7 +134,7 @@ class StoreReader(Protocol):
         ...
 
     def damaged_sessions(self) -> list[str]:
-        """Return the sessions whose record is damaged; `info` of one raises `SessionDamaged`."""
+        """Return the sessions whose record is damaged. `info` of one raises `SessionDamaged`."""
         ...
 
     def read(self, session_id: str, after: int, replay_from: int | None, limit_bytes: int) -> Page:
@@ -146,7 +146,7 @@ class StoreReader(Protocol):
         ...
 
     def read_types(self, session_id: str, type_query: TypeQuery) -> Page:
-        """Return durable rows of some types; `upto` of the page is the seq up to which was searched.
+        """Return durable rows of some types. `upto` of the page is the last seq that was searched.
 
         The store reads no rows of other types. Live rows are never included.
         """

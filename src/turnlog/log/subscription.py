@@ -81,7 +81,7 @@ class PushSubscription:
         self._end: asyncio.Future[Drain | None] = asyncio.get_running_loop().create_future()
 
     async def run(self, idle_s: float | None) -> None:
-        """Push until the sink must drain, the tail is ahead or the session ends; then drain the sink."""
+        """Push until the sink must drain, the tail is ahead or the session ends. Then drain the sink."""
         wakeup = self._subscription.tail.wakeup
         wakeup.add_listener(self.on_wakeup, idle_s)
         try:
@@ -93,7 +93,7 @@ class PushSubscription:
             await drain()
 
     def on_wakeup(self, changed: bool) -> bool:
-        """Send what is new, or b"" after an idle time. Return False when the follower has to leave."""
+        """Send what is new, or b"" after an idle time. Return False to be removed from the listeners."""
         subscription = self._subscription
         tail = subscription.tail
         if tail.closed or tail.epoch != subscription.epoch:
@@ -122,5 +122,4 @@ class PushSubscription:
 
 
 async def raise_later(error: Exception) -> None:
-    """Raise the error of a sink in the task that drains it."""
     raise error

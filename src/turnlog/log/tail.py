@@ -27,11 +27,9 @@ class Tail:
 
     @property
     def is_current(self) -> bool:
-        """Return whether the tail has every row: it is synced, open and of the current epoch."""
         return self.is_synced and not self.closed and bool(self.epoch)
 
     def extend(self, rows: Sequence[Row]) -> None:
-        """Add committed rows, drop the oldest above the limits and wake the followers."""
         self._rows.extend(rows)
         self._cached_page = None
         self._size_bytes += sum(len(row.frame) for row in rows)
@@ -42,7 +40,7 @@ class Tail:
         self.wakeup.wake()
 
     def catch_up(self, record: SessionRecord) -> None:
-        """Take over a record that was read from the store; wake the followers if it is news to them."""
+        """Apply a record that was read from the store. Wake the followers if it changes the tail."""
         self.is_synced = True
         closed = record.closed or self.closed
         if record.epoch != self.epoch:

@@ -149,7 +149,6 @@ async def import_lines(log: Log, lines: Iterable[bytes]) -> AsyncIterator[Import
 
 
 def batch_by_session(lines: Iterable[bytes]) -> Iterator[ImportBatch | NamedBlob]:
-    """Yield the events of each session in batches, and its blobs one at a time."""
     session: SessionLine | None = None
     events: list[EventLine | DraftLine] = []
     drafts = DraftBuilder()
@@ -219,7 +218,7 @@ def make_event_line(
 
 
 def decode_export_line(line: bytes, number: int) -> SessionLine | BlobLine | Envelope:
-    """Decode a session, a blob or an envelope; raise `InvalidEvent` with the number of the line."""
+    """Decode a session, a blob or an envelope. Raise `InvalidEvent` with the number of the line."""
     return decode_line(line, number, decode_envelope)
 
 
@@ -309,7 +308,7 @@ def is_known_draft(
 
 
 def is_already_imported(store: Store, record: SessionRecord, item: EventLine) -> bool:
-    """Return True if the log has this event, or had it and pruned it; raise `Conflict` for another event."""
+    """Return True if the log has this event, or had it and pruned it. Raise `Conflict` for another event."""
     envelope = item.envelope
     row = store.find(record.session_id, [envelope.id]).get(envelope.id)
     if row is None:
@@ -322,7 +321,7 @@ def is_already_imported(store: Store, record: SessionRecord, item: EventLine) ->
 
 
 def restore_event(record: SessionRecord, batch: RowBatch, item: EventLine) -> SessionRecord:
-    """Add an event to a batch with its own bytes, seq and time; return the record after it.
+    """Add an event to a batch with its own bytes, seq and time. Return the record after it.
 
     Missing seqs before it count as pruned.
     """

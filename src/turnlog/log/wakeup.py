@@ -27,7 +27,7 @@ class Wakeup:
             group.wake()
 
     async def wait(self, idle_s: float | None = None) -> bool:
-        """Wait for the next change; return False if `idle_s` passed first."""
+        """Wait for the next change. Return False if `idle_s` passed first."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         listener = partial(wake_future, future)
         self.add_listener(listener, idle_s)
@@ -42,7 +42,7 @@ class Wakeup:
         self._idle_groups[idle_s].add(listener)
 
     def remove_listener(self, listener: WakeupListener, idle_s: float | None = None) -> None:
-        """Remove a listener; one that has removed itself is ignored."""
+        """Remove a listener. One that has removed itself is ignored."""
         self._idle_groups[idle_s].listeners.pop(listener, None)
 
 

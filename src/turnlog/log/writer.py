@@ -84,7 +84,7 @@ class WriterThread:
         writes: bool = True,
         on_settled: Callable[[], None] | None = None,
     ) -> asyncio.Future[Any]:
-        """Queue a job; raise `Unavailable` after `close`."""
+        """Queue a job. Raise `Unavailable` after `close`."""
         if self._closed:
             raise Unavailable("the log is closed")
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -127,7 +127,7 @@ class InlineWriter:
         writes: bool = True,
         on_settled: Callable[[], None] | None = None,
     ) -> asyncio.Future[Any]:
-        """Run a job now; its future resolves in the next turn of the loop. Raise `Unavailable` if closed."""
+        """Run a job now. Its future resolves in the next turn of the loop. Raise `Unavailable` if closed."""
         if self._closed:
             raise Unavailable("the log is closed")
         job = Job(work, on_commit, self._loop.create_future(), writes, on_settled)
@@ -135,7 +135,6 @@ class InlineWriter:
         return job.future
 
     async def close(self) -> None:
-        """Refuse further jobs; return when the last results have been delivered."""
         self._closed = True
         await asyncio.sleep(0)
 
@@ -162,14 +161,13 @@ def copy_error(error: StoreError) -> StoreError:
 
 
 def as_caller_error(error: Exception) -> Exception:
-    """Return a `CallerError` for a value that no column can hold; other exceptions are bugs and stay."""
+    """Return a `CallerError` for a value that no column can hold. Return any other exception as it is."""
     if isinstance(error, OverflowError | UnicodeEncodeError):
         return CallerError(f"this cannot be stored: {error}")
     return error
 
 
 def is_store_failure(outcome: Any) -> bool:
-    """Return True for an error of the store as a whole; damage of one session is not one."""
     return isinstance(outcome, StoreError) and not isinstance(outcome, SessionDamaged)
 
 

@@ -121,7 +121,6 @@ class BlockBuffer:
         return self._truncate_to_limit(self._joiner.feed(piece))
 
     def flush(self) -> str:
-        """Return what `accept` kept: no more pieces follow."""
         return self._truncate_to_limit(self._joiner.flush())
 
     def _truncate_to_limit(self, piece: str) -> str:
@@ -155,7 +154,7 @@ class BlockBuffer:
 
     @property
     def has_overflow(self) -> bool:
-        """Whether input was beyond the limit: the block must be aborted."""
+        """Return whether input was beyond the limit: the block must be aborted."""
         return self._overflow is not None
 
     def append_json(self, value: object) -> None:
@@ -171,7 +170,6 @@ class BlockBuffer:
         return BlockEnd(block_id=self.block_id or "", status="complete")
 
     def abort_events(self) -> list[Payload]:
-        """Return the aborted end, if the block has started, and the reject of what was beyond the limit."""
         events: list[Payload] = []
         if self.block_id is not None:
             events.append(BlockEnd(block_id=self.block_id, status="aborted", text=self.text))
@@ -303,7 +301,6 @@ class ThinkingBlock:
         return [*self._start_once(), self._buffer.append(piece)]
 
     def sign(self, signature: str) -> list[Payload]:
-        """Set the signature; a later one replaces it."""
         events = self._append(self._buffer.flush())
         self._signature = self._buffer.accept(signature) + self._buffer.flush()
         return events

@@ -22,14 +22,12 @@ MAX_REJECT_NAME_CHARS = 32  # of a foreign name in a reject: at most 128 bytes o
 
 
 def get_field(item: Any, name: str) -> Any:
-    """Return a field of a dict or of an object; None if it is missing."""
     if type(item) is dict:
         return item.get(name)
     return getattr(item, name, None)
 
 
 def sdk_to_dict(item: Any) -> Any:
-    """Return the dict of an object that has `to_dict`, as objects of Anthropic's SDK have."""
     to_dict = getattr(item, "to_dict", None)
     if to_dict is None:
         return item
@@ -86,14 +84,12 @@ class SurrogateJoiner:
         return replace_lone_surrogates(text)
 
     def flush(self) -> str:
-        """Return what `feed` kept: no second half follows."""
         text = replace_lone_surrogates(self._high_surrogate)
         self._high_surrogate = ""
         return text
 
 
 def convert_or_none(value: Any, type_: Any) -> Any:
-    """Convert a value to a type. Return None if it does not fit."""
     try:
         converted = msgspec.convert(value, type_)
         check_names(type_, converted)

@@ -95,7 +95,7 @@ class MessagesParser:
         return reader(self, event)
 
     def flush(self, error: ErrorInfo | None = None) -> list[Payload]:
-        """End the stream. Abort the message if it is not complete; `error` is why."""
+        """End the stream. Abort the message if it is not complete. `error` is the reason."""
         if self.has_ended:
             return []
         self.has_ended = True
@@ -141,7 +141,6 @@ class MessagesParser:
         return batch
 
     def _on_message_stop(self, _: Any) -> list[Payload]:
-        """Complete the message. Blocks that have not stopped are aborted."""
         self.has_ended = True
         batch: list[Payload] = []
         for index in tuple(self._open_blocks):
@@ -187,7 +186,6 @@ class MessagesParser:
         return batch + self._open_block(index, kind, data)
 
     def _open_block(self, index: int, kind: str, data: JsonObject) -> list[Payload]:
-        """Open a block. One whose fields are not valid for its type is stored whole."""
         opener = BLOCK_OPENERS.get(kind)
         if opener is None:
             is_result = kind.endswith(RESULT_SUFFIX)
@@ -349,7 +347,7 @@ class MessagesParser:
         return self._open_blocks.keys()
 
     def drop(self, index: int) -> list[Payload]:
-        """Abort a block; the message goes on. Return an empty batch if it is not open."""
+        """Abort a block, not its message. Return an empty batch if the block is not open."""
         if index not in self._open_blocks:
             return []
         return self.reply.drop(self._take_block(index))
@@ -389,7 +387,6 @@ CITATION_FIELDS = frozenset(Citation.__struct_fields__)
 
 
 def extra_fields(data: JsonObject, known: Set[str]) -> JsonObject | None:
-    """Return the fields of a block that are not known and not null; None if there are none."""
     return {name: value for name, value in data.items() if name not in known and value is not None} or None
 
 

@@ -114,7 +114,7 @@ class ReplyBuilder:
 
     @property
     def block_ids(self) -> tuple[str, ...]:
-        """The blocks that have started. A retry retracts them."""
+        """Return the ids of the blocks that have started. A retry retracts them."""
         return tuple(self._context.block_ids)
 
     @property
@@ -276,7 +276,7 @@ class ReplyBuilder:
         args: dict[str, Any] | None = None,
         extra: dict[str, Any] | None = None,
     ) -> CallBlock | None:
-        """Open a call. `args` are used if no argument deltas come; `executor` defaults to the tool's own."""
+        """Open a call. `args` are used if no argument deltas come. `executor` defaults to the tool's own."""
         call = ToolCall(
             call_id=call_id or self._context.new_id("call_"),
             tool=tool,
@@ -309,7 +309,7 @@ class ReplyBuilder:
         return block.end()
 
     def drop(self, block: Block) -> list[Payload]:
-        """Abort a block; the message goes on."""
+        """Abort a block, not its message."""
         self._open_blocks.remove(block)
         return block.abort()
 

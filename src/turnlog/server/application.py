@@ -150,7 +150,6 @@ class Server:
 
     @asynccontextmanager
     async def lifespan(self, application: Starlette) -> AsyncIterator[None]:
-        """Open the log and recover the sessions; close both at the end."""
         log = await open_log(self._log) if isinstance(self._log, str) else Log(self._log)
         on_roles_changed = self.event_stream.streams.on_roles_changed
         sessions = Sessions(log, self._apps, os.getpid(), self._observe, on_roles_changed, self._describe)
@@ -180,12 +179,12 @@ class Server:
 
 
 def is_always_valid(identity: Identity) -> bool:
-    """Stand in for `BuiltinAuth.is_still_valid`: a host's own users stay valid until `expires_at_s`."""
+    """Return True: a host's own users stay valid until `expires_at_s`."""
     return True
 
 
 def merge_app_dialects(apps: Iterable[App]) -> DialectRegistry:
-    """Return the dialects of all applications; raise `CallerError` if two give one name to different ones."""
+    """Return the dialects of all applications. Raise `CallerError` if two give one name to different ones."""
     definitions = dict(DIALECTS.definitions)
     for app in apps:
         for name, definition in app.dialects.definitions.items():

@@ -52,7 +52,7 @@ def make_variant(body: bytes, **headers: str) -> FileVariant:
 
 
 def console_routes(folder: Traversable = CONSOLE_DIR) -> list[Route]:
-    """Return a route for every file in the folder; if nothing was built, one that says so."""
+    """Return a route for every file in the folder. If nothing was built, return one that says so."""
     bodies: dict[str, bytes] = {}
     if folder.is_dir():
         bodies = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
@@ -69,7 +69,6 @@ def console_routes(folder: Traversable = CONSOLE_DIR) -> list[Route]:
 
 
 def make_file_endpoint(body: bytes, gzip_body: bytes | None, media_type: str) -> Endpoint:
-    """Build an endpoint that sends the file, its gzip variant, or 304 if the client has the same bytes."""
     plain = make_variant(body)
     compressed = plain if gzip_body is None else make_variant(gzip_body, **{"content-encoding": "gzip"})
 
@@ -96,5 +95,4 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 
 def parse_etags(if_none_match: str) -> set[str]:
-    """Return the ETags of an If-None-Match, without the weak mark that a proxy may add."""
     return {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}

@@ -84,7 +84,6 @@ async def handle_error(_: Request, error: Exception) -> Response:
 
 
 async def handle_http_exception(request: Request, error: Exception) -> Response:
-    """Respond to a path without a route, or to a method that the route does not have."""
     assert isinstance(error, HTTPException)
     if error.status_code == NOT_FOUND_STATUS and accepts_html(request.scope):
         return error_page(request.scope, "There is no such page", error.status_code)

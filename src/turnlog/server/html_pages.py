@@ -66,7 +66,6 @@ class Invitation(NamedTuple):
 
 
 def accepts_html(scope: Scope) -> bool:
-    """Return whether the response is for a person: a browser that opens an address accepts HTML."""
     return "text/html" in HTTPConnection(scope).headers.get("accept", "")
 
 
@@ -101,7 +100,6 @@ def user_form_html(invitation: Invitation) -> str:
 
 
 def guest_form_html(invitation: Invitation, problem: str) -> str:
-    """Return the rest of the form for a guest; `problem` is what was wrong with the name before."""
     error_html = f"<p class=wrong role=alert>{escape(problem)}</p>" if problem else ""
     note_html = ""
     if invitation.is_guest:
@@ -140,7 +138,6 @@ def role_taken_page(scope: Scope, problem: str) -> Response:
 
 
 def unusable_link_page(scope: Scope) -> Response:
-    """Return the page of a link that was used, revoked or has expired, or whose session is closed."""
     body = (
         "<h1>This link cannot be used</h1>"
         "<p>This link was used before or revoked, or it is too old. Ask for a new one, "
@@ -160,7 +157,7 @@ def console_link(scope: Scope) -> str:
 
 
 def render_page(scope: Scope, title: str, body: str, status: int) -> Response:
-    """Return a document; `body` is HTML, `title` is text."""
+    """Return a document. `body` is HTML, `title` is text."""
     text = (
         "<!doctype html><html lang=en><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width, initial-scale=1'>"
@@ -172,5 +169,4 @@ def render_page(scope: Scope, title: str, body: str, status: int) -> Response:
 
 
 def get_root_path(scope: Scope) -> str:
-    """Return the path that the application is mounted at; "" for none."""
     return str(scope.get("root_path", ""))

@@ -43,7 +43,6 @@ class RequestSecrets:
     error: BaseException | None = None
 
     def collect(self) -> list[str]:
-        """Return the secrets, the longest first. Computed on demand, because few requests log anything."""
         secrets = {*iter_header_secrets(self.headers), *iter_query_secrets(self.query)}
         return sorted(secrets, key=len, reverse=True)
 
@@ -118,7 +117,6 @@ def select_secret_headers(headers: Iterable[Header]) -> list[Header]:
 
 
 def iter_header_secrets(headers: Iterable[Header]) -> Iterator[str]:
-    """Yield the secrets in headers: each value, its parts, and the values of its `name=value` parts."""
     for name, raw in headers:
         value = raw.decode("latin-1")
         parts = re.split(r"[;\s]+", value)
@@ -137,13 +135,11 @@ def iter_query_secrets(query: bytes) -> Iterator[str]:
 
 
 def iter_secret_variants(secret: str) -> Iterator[str]:
-    """Yield a secret as it is and as Python quotes it."""
     if len(secret) >= MIN_SECRET_CHARS:
         yield from (secret, repr(secret)[1:-1], ascii(secret)[1:-1])
 
 
 def format_traceback_without_messages(error: BaseException | None) -> Iterator[str]:
-    """Yield the traceback and the class of each error, from the last one raised to its causes."""
     while error is not None:
         yield from traceback.format_tb(error.__traceback__)
         yield f"{type(error).__module__}.{type(error).__qualname__}\n"

@@ -29,7 +29,6 @@ class Histogram:
         self.sum_s += seconds
 
     def format_lines(self, name: str) -> Iterator[str]:
-        """Yield the lines of a histogram; every bucket includes those below it."""
         yield f"# TYPE {name} histogram"
         cumulative = 0
         for bound, count in zip((*BUCKET_BOUNDS_S, "+Inf"), self.counts, strict=True):
@@ -83,7 +82,7 @@ class Metrics:
         self.delivered_bytes += size_bytes
 
     def render(self, lags: Iterable[int] = (), health: WriteHealth | None = None) -> str:
-        """Return the metrics as text; `lags` are the events that each projection is behind."""
+        """Return the metrics as text. `lags` are the events that each projection is behind."""
         lines = list(self._format_lines(max(lags, default=0)))
         if health is not None:
             lines += format_health_lines(health)
@@ -106,7 +105,6 @@ class Metrics:
 
 
 def format_health_lines(health: WriteHealth) -> Iterator[str]:
-    """Yield whether writes fail, and the time of the last successful one, if there was one."""
     yield "# TYPE turnlog_write_failing gauge"
     yield f"turnlog_write_failing {int(health.is_failing)}"
     if health.last_stored_s is not None:

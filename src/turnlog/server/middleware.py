@@ -74,7 +74,6 @@ class RequestChecksMiddleware:
         await response(scope, receive, send)
 
     async def _call_bypass_route(self, scope: Scope, receive: Receive) -> ASGIApp | None:
-        """Return the response of a route that bypasses the router; None for every other request."""
         route = self._bypass_routes.get((scope["method"], get_route_path(scope)))
         if route is None:
             return None
@@ -104,6 +103,5 @@ class HeaderSend:
 
 
 def get_route_path(scope: Scope) -> str:
-    """Return the path without the prefix that the application is mounted at."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))

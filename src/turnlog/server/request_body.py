@@ -60,7 +60,7 @@ def make_decoder_executor() -> Executor:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Read the fields of a form; the first of two fields with one name wins."""
+    """Read the fields of a form. The first of two fields with one name wins."""
     data = await read_body(request, FORM_MEDIA_TYPE, MAX_FORM_BYTES)
     try:
         pairs = parse_qsl(
@@ -90,7 +90,7 @@ async def read_body(request: Request, content_type: str, limit_bytes: int) -> by
 
 
 def check_message_text(text: str, path: str) -> str:
-    """Return the text; raise `BadInput` if it is blank or too long."""
+    """Return the text. Raise `BadInput` if it is blank or too long."""
     if not text.strip():
         raise BadInput("expected a message with some text", path)
     if len(text) > MAX_MESSAGE_CHARS:

@@ -35,7 +35,7 @@ class RequestHead:
         self.is_complete = False
 
     def count_bytes(self, size: int) -> None:
-        """Count bytes that had no piece of a body; raise `RequestRefused` over the limit."""
+        """Count bytes that had no piece of a body. Raise `RequestRefused` over the limit."""
         self._framing_bytes += size
         if self._framing_bytes > MAX_HEAD_BYTES:
             section = "the trailer section" if self.is_complete else "the request head"

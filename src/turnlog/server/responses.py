@@ -12,5 +12,4 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
 
 
 def json_error(message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a refusal as every route sends it: an object with the field `error`."""
     return json_response({"error": message}, status, headers)

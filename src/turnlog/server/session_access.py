@@ -35,7 +35,7 @@ class SessionAccess:
         self._sessions = sessions
 
     async def find_membership(self, request: Request, session_id: str) -> Membership:
-        """Return the caller's membership; raise `NotFound` if there is no such session or membership.
+        """Return the caller's membership. Raise `NotFound` if there is no such session or membership.
 
         The access log gets the session id.
         """
@@ -43,7 +43,7 @@ class SessionAccess:
         return await self.sessions.get_membership(get_identity(request.scope).principal, session_id)
 
     def start_read_meter(self, request: Request) -> ReadMeter:
-        """Return the meter of what this request reads; raise `ReadLimitExceeded` if the budget is used up."""
+        """Return the meter of what this request reads. Raise `ReadLimitExceeded` if the budget is used up."""
         meter = ReadMeter(self.rate_limiter, get_identity(request.scope).principal)
         meter.check_budget()
         return meter

@@ -183,7 +183,6 @@ class PacedHttpProtocol(HttpToolsProtocol):
         self._mark_idle()
 
     def _mark_idle(self) -> None:
-        """Count the connection as idle, if it is; one with an open stream is not."""
         if self._limit is not None and self._is_idle():
             self._limit.add_idle(self, self.transport.abort)
 
@@ -281,7 +280,7 @@ class StoppingServer(uvicorn.Server):
 
 
 def listen(host: str, port: int, stall_s: float = STALL_TIMEOUT_S) -> socket.socket:
-    """Return a listening socket; port 0 takes a free one. `stall_s` is the stall timeout of connections."""
+    """Return a listening socket. Port 0 takes a free one. `stall_s` is the stall timeout of connections."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -296,7 +295,6 @@ def listen(host: str, port: int, stall_s: float = STALL_TIMEOUT_S) -> socket.soc
 
 
 def set_socket_options(listener: socket.socket, stall_s: float) -> None:
-    """Set the options that accepted connections inherit: few unsent bytes, no delay, a stall timeout."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_NODELAY", 1),
@@ -364,7 +362,7 @@ def install_hangup_handler(server: uvicorn.Server, token_file: TokenFile | None)
 
 
 def has_terminal() -> bool:
-    """Return whether a standard stream is a terminal; one that was closed does not count."""
+    """Return whether a standard stream is a terminal. A closed one does not count."""
     return any(os.isatty(descriptor) for descriptor in (0, 1, 2))
 
 

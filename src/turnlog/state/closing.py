@@ -32,7 +32,7 @@ def build_closing_events(
 ) -> list[EventDraft]:
     """Return the events that close what is open. With `keep_waiting`, agents that wait stay open.
 
-    A caller that only waits for agents that stay open stays open too; its other open calls are answered.
+    A caller that only waits for agents that stay open stays open too. Its other open calls are answered.
     """
     closing_events: list[EventDraft] = []
     agents_kept_open: set[str] = set()
@@ -63,7 +63,6 @@ def build_closing_events(
 
 
 def _calls_that_follow(invocation: Invocation) -> set[str]:
-    """Return the calls that stay open while their agent waits: hand-offs, and the provider's own."""
     return {
         call_id
         for call_id, call in invocation.calls.items()
@@ -86,7 +85,6 @@ def _close_blocks(invocation: Invocation, reason: StopReason) -> Iterator[EventD
 def _close_agent(
     tree: Tree, invocation: Invocation, reason: StopReason, message: str
 ) -> Iterator[EventDraft]:
-    """Yield the end of an agent, and the result of the call that started it."""
     end = structs.replace(invocation.build_end(reason), reason=INTERRUPTION_REASONS.get(reason))
     yield EventDraft(end, invocation.scope, "system", closing_id("agent", invocation.agent_id))
 

@@ -73,7 +73,6 @@ def provider_block_part(payload: AssistantBlock) -> ContentPart | None:
 
 
 def provider_result_part(payload: ToolResult) -> ContentPart:
-    """Return the result of a tool that the provider ran: a part of the model's message."""
     content = payload.result if payload.ok else provider_error_content(payload)
     part = {"type": payload.kind, "tool_use_id": payload.call_id, "content": content}
     return part | (payload.extra or {})

@@ -12,7 +12,6 @@ from turnlog.events import Envelope, Payload, UiAction, UiMessage, UnknownPayloa
 
 
 def describe_input(type_name: str, payload: Payload) -> str:
-    """Return the text of a message unchanged, and of an action or an application's event a description."""
     if isinstance(payload, UiMessage):
         return payload.text
     if isinstance(payload, UiAction):
@@ -43,7 +42,6 @@ def encode_text(fields: dict[str, object]) -> str:
 
 
 def is_page_event(envelope: Envelope, payload: Payload | UnknownPayload) -> bool:
-    """Return whether a page sent this event of the application."""
     return envelope.origin == "ui" and isinstance(payload, Payload) and not payload.TYPE
 
 

@@ -128,12 +128,10 @@ class Conversation:
         return removed
 
     def _merge_from(self, first_changed: int) -> None:
-        """Merge the messages from an index on, also with the one before it."""
         start = max(0, first_changed - 1)
         self.messages[start:] = merge_same_role_messages(self.messages[start:], self._move_calls)
 
     def _move_calls(self, source: Message, target: Message) -> None:
-        """Let the calls of a message refer to the one that it is merged into."""
         for part in source.content:
             call = self._calls.get(part["id"]) if is_tool_use_part(part) else None
             if call is not None and call.message is source:
@@ -240,7 +238,6 @@ class History:
             queued.append(part)
 
     def _queue_turn(self, envelope: Envelope) -> None:
-        """Hold back the application's events of a turn until it begins, unless it runs."""
         if envelope.trace_id and envelope.trace_id not in self._running_traces:
             self._queued_parts.setdefault(envelope.trace_id, [])
 
@@ -314,12 +311,10 @@ def append_part(messages: list[Message], role: MessageRole, part: ContentPart) -
 
 
 def is_tool_use_part(part: ContentPart) -> bool:
-    """Return whether a part calls a tool, of the client or of the provider."""
     return isinstance(part.get("id"), str) and str(part["type"]).endswith("tool_use")
 
 
 def answered_call_id(part: ContentPart) -> str | None:
-    """Return the id of the call that a part answers; None if it is no result."""
     call_id = part.get("tool_use_id")
     return call_id if isinstance(call_id, str) else None
 
@@ -366,7 +361,6 @@ def prepare_for_provider(messages: list[Message]) -> list[Message]:
 
 
 def continued_message_index(messages: list[Message]) -> int:
-    """Return the index of the message that the model continues: the last one, or the one before results."""
     last = len(messages) - 1
     if last <= 0:
         return last

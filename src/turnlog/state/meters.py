@@ -133,7 +133,6 @@ class Meters(Struct, kw_only=True):
         return self.unanswered_calls.get(agent_id or "", {})
 
     def meters_for(self, envelope: Envelope) -> Iterator[Meter]:
-        """Yield the meters that an event counts for: of its session, turn and agent."""
         if self.session is not None:
             yield self.session
         turn = self.turns.get(envelope.trace_id or "")
@@ -144,7 +143,6 @@ class Meters(Struct, kw_only=True):
             yield agent
 
     def report(self) -> dict[str, Any]:
-        """Return all numbers as JSON values. The session also has the number and the time of its turns."""
         session = to_builtins(self.session or {})
         session["turns"] = len(self.turns)
         session["turn_ms"] = sum(turn.duration_ms or 0 for turn in self.turns.values())

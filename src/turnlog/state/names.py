@@ -21,5 +21,4 @@ class MemberNames:
             self.names[payload.principal] = payload.name
 
     def display_name(self, principal: str) -> str:
-        """Return the name of a principal, or the principal itself if it has no name."""
         return self.names.get(principal, principal)

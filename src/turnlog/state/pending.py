@@ -16,7 +16,6 @@ JsonObject = dict[str, Any]
 
 
 def build_pending_report(tree: Tree) -> JsonObject:
-    """Return the agents as a tree, every open call and block, and the queued turns."""
     return {
         "agents": pending_agents(tree),
         "calls": pending_calls(tree),
@@ -26,7 +25,6 @@ def build_pending_report(tree: Tree) -> JsonObject:
 
 
 def pending_agents(tree: Tree) -> list[JsonObject]:
-    """Return the open agents, each with those that it called. An agent without an open parent is a root."""
     waiting = tree.waiting_agents()
     nodes = {key: agent_node(invocation, is_waiting=key in waiting) for key, invocation in tree.open.items()}
 
@@ -55,7 +53,6 @@ def agent_node(invocation: Invocation, *, is_waiting: bool) -> JsonObject:
 
 
 def owner_fields(invocation: Invocation) -> JsonObject:
-    """Return the agent, turn and channel that something belongs to."""
     scope = invocation.scope
     return {
         "agent_id": scope.agent_id,
@@ -98,7 +95,6 @@ def responsible_party(call: OpenCall, child_id: str | None) -> str:
 
 
 def streaming_blocks(tree: Tree) -> list[JsonObject]:
-    """Return the blocks that are being written, with their text so far."""
     return [
         {**owner_fields(invocation), "block_id": block_id, "text": "".join(pieces)}
         for invocation in tree.open.values()

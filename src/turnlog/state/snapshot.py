@@ -25,7 +25,7 @@ def dump(state: object) -> bytes:
 
 
 def load(kind: type[T], data: bytes) -> T:
-    """Return the state that `dump` wrote; raise `BadInput` if it is not of this class.
+    """Return the state that `dump` wrote. Raise `BadInput` if it is not of this class.
 
     A snapshot is valid only for the code that wrote it: another version of the package or of an application
     writes its own.
@@ -39,7 +39,6 @@ def load(kind: type[T], data: bytes) -> T:
 
 
 def load_tree(data: bytes) -> Tree:
-    """Return a tree. Its triggers have no tags: their fields tell a message from an action."""
     fields = msgspec.json.decode(data, type=dict[str, Raw])
     queue = msgspec.json.decode(fields.pop("queued_turns"), type=dict[str, tuple[Raw, Scope]])
     queued_turns = {trace: QueuedTurn(decode_trigger(raw), scope) for trace, (raw, scope) in queue.items()}

@@ -59,7 +59,6 @@ class Transcript(Struct):
             _note(self, envelope, payload)
 
     def visible_in(self, channels: Collection[str]) -> list[TranscriptEntry]:
-        """Return the entries that a member of these channels sees, in order."""
         return [entry for entry in self.entries.values() if is_channel_visible(entry.channel, channels)]
 
     def block_seqs(self, envelope: Envelope) -> dict[str, int]:

@@ -69,7 +69,6 @@ class OpenCall:
 
     @property
     def is_pending_handoff(self) -> bool:
-        """Return whether the call is a hand-off, which takes place once the other calls are answered."""
         return self.is_message_complete and self.call.tool.startswith(HANDOFF_PREFIX)
 
 
@@ -192,12 +191,10 @@ class Tree:
 
     @property
     def is_all_waiting(self) -> bool:
-        """Return whether no agent runs: every open agent waits."""
         return self.waiting_agents() == self.open.keys()
 
     @property
     def traces_to_stop(self) -> set[str | None]:
-        """Return the turns with a stop that has not been carried out."""
         return {invocation.scope.trace_id for invocation in self.open.values() if invocation.stop_requested}
 
     def invocations_in(self, channel: str | None) -> list[Invocation]:
@@ -205,14 +202,12 @@ class Tree:
         return [agent for agent in self.open.values() if can_stop_reach(channel, agent.scope)]
 
     def is_stop_applicable(self, stop: Stop, channel: str | None) -> bool:
-        """Return whether what the stop names is still open. A stop may come too late."""
         scopes = [invocation.scope for invocation in self.invocations_in(channel)]
         if stop.turn is not None and all(scope.trace_id != stop.turn for scope in scopes):
             return False
         return stop.agent_id is None or any(scope.agent_id == stop.agent_id for scope in scopes)
 
     def actor_roles(self, trace: str | None) -> tuple[str, ...]:
-        """Return the roles of the person who acted last in a turn."""
         return self.members.get(self.actors.get(trace or "", ""), ())
 
     def is_running(self, trace: str) -> bool:
@@ -227,11 +222,9 @@ class Tree:
 
     @property
     def has_event_only_turn(self) -> bool:
-        """Return whether only application events of a page opened one of the queued turns."""
         return any(turn.trigger is None for turn in self.queued_turns.values())
 
     def agents_asking_page(self) -> list[str]:
-        """Return the waiting agents that have a waiting call of their own."""
         asking = []
         waiting = self.waiting_agents()
         for agent_id, invocation in self.open.items():
@@ -252,7 +245,6 @@ def _message(tree: Tree, envelope: Envelope, payload: UiMessage | UiAction) -> N
 
 
 def _page_event(tree: Tree, envelope: Envelope) -> None:
-    """Queue a turn for an event of a page that has a trace, unless something else opened that turn."""
     trace = envelope.trace_id
     if trace and trace not in tree.queued_turns and not tree.is_running(trace):
         tree.queued_turns[trace] = QueuedTurn(None, scope_without_actor(envelope))
@@ -409,7 +401,6 @@ INVOCATION_REDUCERS: dict[type, Callable[[Invocation, Any], None]] = {
 
 
 def scope_without_actor(envelope: Envelope) -> Scope:
-    """Return the scope for events that follow from this one: everything but the actor."""
     return Scope(
         trace_id=envelope.trace_id,
         agent_id=envelope.agent_id,
@@ -420,18 +411,15 @@ def scope_without_actor(envelope: Envelope) -> Scope:
 
 
 def can_stop_reach(channel: str | None, scope: Scope) -> bool:
-    """Return whether a stop in a channel reaches a scope: a person stops only what that person may see."""
     return channel is None or is_channel_visible(scope.channel, (channel,))
 
 
 def restrict_to_turns(tree: Tree, traces: Collection[str | None]) -> Tree:
-    """Return a copy in which only agents of these turns are open."""
     agents = {key: agent for key, agent in tree.open.items() if agent.scope.trace_id in traces}
     return replace(tree, open=agents)
 
 
 def restrict_to_channels(tree: Tree, may_see: ChannelFilter) -> Tree:
-    """Return a copy with the open agents and queued turns of the channels that `may_see` accepts."""
     agents = {key: agent for key, agent in tree.open.items() if may_see(agent.scope.channel)}
     turns = {key: turn for key, turn in tree.queued_turns.items() if may_see(turn.scope.channel)}
     return replace(tree, open=agents, queued_turns=turns)

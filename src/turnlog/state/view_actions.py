@@ -125,7 +125,6 @@ class OpenViews:
             self.open[view.channel, view.view_id] = apply_effect(view, action.action)
 
     def is_current(self, action: UiAction) -> bool:
-        """Return whether the view of an action is still open as the person saw it."""
         # An answer to a call has no view; actions in older logs have no `shown`.
         if action.view_id is None or action.shown is None:
             return True
@@ -141,7 +140,6 @@ class OpenViews:
         return False
 
     def copy(self) -> "OpenViews":
-        """Return a copy on which several actions of one request can be tried."""
         return OpenViews(dict(self.open), self.part_count)
 
     def _open_view(self, envelope: Envelope, payload: AssistantView) -> None:
@@ -322,7 +320,6 @@ def _check_deletions(
 
 
 def unknown_row_problem(table: TableEditor, row_id: str, *path: str | int) -> ActionProblem:
-    """Return a conflict for a row that has been deleted, and an invalid action for one that never was."""
     if any(row.row_id == row_id for row in table.rows):
         return conflict_problem(f"row {row_id} of {table.id} has been deleted already", *path)
     return invalid_problem(f"table {table.id} has no row {quote(row_id)}", *path)
@@ -331,7 +328,6 @@ def unknown_row_problem(table: TableEditor, row_id: str, *path: str | int) -> Ac
 def _check_values(
     fields: Sequence[Field], values: Mapping[str, Any], *path: str | int
 ) -> Iterator[ActionProblem]:
-    """Yield the problems of the values of a form, or of the cells of a row."""
     for form_field in fields:
         error = find_field_error(form_field, values.get(form_field.name))
         if error:

@@ -33,7 +33,6 @@ def rename_fields(data: JsonObject) -> JsonObject:
 
 
 def convert_status_fields(data: JsonObject) -> JsonObject:
-    """Rename the fields of each member. Without a list the payload is refused later."""
     agents = data.get("agents")
     if not isinstance(agents, list):
         return {}

@@ -57,7 +57,7 @@ class Team(Struct, kw_only=True):
         return [self.seats.get(seat) for seat in range(SEAT_COUNT)]
 
     def end_hatching(self) -> None:
-        """Remove agents that never joined; put the other hatching ones to sleep."""
+        """Remove agents that never joined. Put the other hatching ones to sleep."""
         self.hatching = None
         self.turn = None
         self.seats = {seat: member for seat, member in self.seats.items() if member.born is not None}
@@ -87,7 +87,7 @@ class Roster(Struct):
         return {name: team for name, team in self.teams.items() if is_channel_visible(name or None, channels)}
 
     def team_for(self, envelope: Envelope, payload: Payload) -> Team:
-        """Return the team of the event's channel; create it if there is none."""
+        """Return the team of the event's channel. Create it if there is none."""
         return self.teams.setdefault(team_key(envelope, payload), Team())
 
 

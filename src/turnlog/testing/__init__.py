@@ -19,7 +19,7 @@ __all__ = ["CONTRACTS", "DURABLE_CONTRACTS", "Contract", "StoreFactory"]
 
 
 def number_contracts(first: int, runs: Iterable[Callable[[StoreFactory], Awaitable[None]]]) -> list[Contract]:
-    """Build contracts from functions; the docstring of a function is the statement."""
+    """Build contracts from functions. The docstring of a function is its statement."""
     return [
         Contract(number, run.__doc__ or "", getattr(run, "__name__", ""), run)
         for number, run in enumerate(runs, first)

@@ -24,7 +24,6 @@ TURN_SCOPE = Scope(trace_id="tr_1", agent_id="agt_1", agent_name="Ada", depth=1)
 
 
 def make_event(payload: Payload, name: str, scope: Scope = TURN_SCOPE) -> Event:
-    """Build an event with an allowed origin and an id made from a name."""
     kind = CATALOG.get_event_type(CATALOG.get_type_name(type(payload)))
     origin: Origin = next(origin for origin in get_args(Origin) if kind.allows_origin(payload, origin))
     return CATALOG.build_event(payload, id=f"evt_{name}", origin=origin, scope=scope)

@@ -133,7 +133,6 @@ async def frames_match_pages(make_store: StoreFactory) -> None:
 
 
 async def read_until_idle(frames: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
-    """Yield frames until the follower is idle, then close it."""
     async for data in frames:
         if not data:
             break

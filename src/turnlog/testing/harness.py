@@ -26,7 +26,7 @@ class Contract:
     run: Callable[[StoreFactory], Awaitable[None]]
 
     def check(self, make_store: StoreFactory) -> None:
-        """Run the contract against new stores of `make_store`; raise AssertionError or TimeoutError."""
+        """Run the contract against new stores of `make_store`. Raise AssertionError or TimeoutError."""
 
         async def bounded() -> None:
             async with asyncio.timeout(CONTRACT_TIMEOUT_S):
@@ -53,7 +53,6 @@ class LogHarness:
         return await self.log.append(session or self.session, events, **options)
 
     async def read_rows(self, after: int = -1, session: str = "", **options: Any) -> list[Row]:
-        """Return all rows after a seq, read page by page."""
         rows: list[Row] = []
         while page := await self.log.read(session or self.session, after, **options):
             rows += page
@@ -64,7 +63,6 @@ class LogHarness:
         return [row.seq for row in await self.read_rows(after, session, **options)]
 
     async def follow_until(self, until: int, after: int = -1, **options: Any) -> list[Row]:
-        """Return what a follower gets up to a seq, or to its end."""
         rows: list[Row] = []
         async with open_follower(self.log, self.session, after, **options) as pages:
             async for page in pages:
@@ -105,7 +103,7 @@ class LogHarness:
 
 @asynccontextmanager
 async def open_harness(make_store: StoreFactory) -> AsyncIterator[LogHarness]:
-    """Open a log on a new store with one session. Its clock stands still until it is set."""
+    """Open a log on a new store with one session. Its clock does not move until it is set."""
     harness = LogHarness(Log(make_store(), lambda: harness.now_ms))
     try:
         if not await harness.log.sessions():
@@ -119,7 +117,6 @@ async def open_harness(make_store: StoreFactory) -> AsyncIterator[LogHarness]:
 async def open_follower(
     log: Log, session: str, after: int = -1, **options: Any
 ) -> AsyncIterator[AsyncIterator[Page]]:
-    """Follow a session; the follower leaves when the block ends."""
     pages = log.follow(session, after, **options)
     try:
         yield pages
@@ -128,7 +125,7 @@ async def open_follower(
 
 
 async def expect_raises(error: type[E], work: Awaitable[object]) -> E:
-    """Await work and return the error that it raises; raise AssertionError if it does not."""
+    """Await work and return the error that it raises. Raise AssertionError if it does not."""
     try:
         await work
     except error as refusal:
@@ -137,10 +134,9 @@ async def expect_raises(error: type[E], work: Awaitable[object]) -> E:
 
 
 async def expect_conflict(work: Awaitable[object]) -> int:
-    """Await work that must raise `Conflict`; return the last seq that the conflict names."""
+    """Await work that must raise `Conflict`. Return the last seq that the conflict names."""
     return (await expect_raises(Conflict, work)).last
 
 
 async def next_seqs(pages: AsyncIterator[Page]) -> list[int]:
-    """Return the seqs of the next page of a follower."""
     return [row.seq for row in await anext(pages)]

@@ -271,7 +271,6 @@ async def list_by_visible_activity(make_store: StoreFactory) -> None:
 
 
 async def list_all_pages(harness: LogHarness, principal: str | None, limit: int = 100) -> list[str]:
-    """Return the ids of a principal's sessions, read in pages of `limit`."""
     ids: list[str] = []
     after: ListPosition | None = None
     while page := await harness.log.listing(principal, after, limit):

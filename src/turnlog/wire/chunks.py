@@ -85,7 +85,7 @@ def message_prefix_and_suffix(type: str, agent: str, extra: dict[str, Scalar]) -
 
 
 def find_cut_point(text: bytes, start: int, end: int) -> int:
-    """Return the last index at or before `end` where the escaped text may be cut; `start` is one too."""
+    """Return the last index at or before `end` where the escaped text may be cut. `start` is one too."""
     if text[end] & 0xC0 == 0x80:  # inside a character: go back to its first byte
         while text[end] & 0xC0 == 0x80:
             end -= 1

@@ -104,7 +104,7 @@ class Decoder:
         self._retry_ms: int | None = None
 
     def feed(self, chunk: bytes) -> list[ServerSentEvent]:
-        """Take the next piece of the stream; return the messages it completed."""
+        """Take the next piece of the stream. Return the messages it completed."""
         self._raise_if_overflowed()
         messages = []
         for line in self._take_complete_lines(chunk):
@@ -132,7 +132,6 @@ class Decoder:
             raise BadInput(f"expected an SSE message of at most {self.limit_bytes} bytes, got more", "stream")
 
     def _take_complete_lines(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that this piece completes. The rest is buffered in `_line`."""
         if self._after_cr and chunk:
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")
@@ -167,7 +166,6 @@ class Decoder:
         return None
 
     def _dispatch(self) -> ServerSentEvent | None:
-        """Return the message that a blank line completes; None if it has no data."""
         self.last_id = self._id
         event = self._event or "message"
         retry_ms = self._retry_ms

@@ -70,7 +70,7 @@ class ClaudeCode:
 
     @property
     def model(self) -> str | None:
-        """The argument of `--model`; None without one. The process may use another model."""
+        """Return the argument of `--model`; None without one. The process may use another model."""
         models = [value for flag, value in pairwise(self.command) if flag == "--model"]
         return models[-1] if models else None
 
@@ -80,13 +80,13 @@ class ClaudeCode:
         return [*self.command, *STREAM_JSON_FLAGS, *resume_flags]
 
     def run(self, prompt: str | None = None, **options: Any) -> AsyncGenerator[Entry, None]:
-        """Yield every event of one turn as it happens; see `turnlog.agents.run`."""
+        """Yield every event of one turn as it happens. See `turnlog.agents.run`."""
         from turnlog.agents.run import run  # that module imports this one
 
         return run(self, prompt, **options)
 
     async def ask(self, prompt: str, **options: Any) -> str:
-        """Return the text of the answer to a prompt; see `turnlog.agents.run`."""
+        """Return the text of the answer to a prompt. See `turnlog.agents.run`."""
         from turnlog.agents.run import ask
 
         return await ask(self, prompt, **options)

@@ -153,7 +153,6 @@ class ClaudeDriver:
         self._follower.start(self._follow())
 
     async def close(self) -> None:
-        """Stop the process and close what was open."""
         self._is_closing = True
         async with self._decision_lock:
             pass  # waits for a process that is being started; from now on none is
@@ -172,7 +171,6 @@ class ClaudeDriver:
         self._follower.notify()
 
     async def _end_process(self) -> None:
-        """Stop the process and wait until its end is in the log."""
         if self._process_run is not None:
             self._process_run.fault = SHUTDOWN_ERROR
             self._process_run.terminate("server_shutdown")
@@ -210,7 +208,6 @@ class ClaudeDriver:
                 await self._react(envelope, payload, permissions)
 
     def _pending_permissions(self, envelope: Envelope) -> dict[str, str]:
-        """Return the hashes of the calls for which an agent waits for approval, before a result is folded."""
         if envelope.type != "tool.result":
             return {}
         agent = self.tree.open.get(envelope.agent_id or "")
@@ -237,7 +234,6 @@ class ClaudeDriver:
         return payload
 
     def _track_process(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        """Fold what the log says about the process itself."""
         if isinstance(payload, AgentStart) and not envelope.depth:
             self._source_session = payload.source_session
         elif isinstance(payload, ProcessStart | ProcessEnd) and payload.process == "model":
@@ -248,7 +244,6 @@ class ClaudeDriver:
             self._demo_mode = payload.command.demo_mode
 
     def _update_timers(self) -> None:
-        """Run the timers of running turns, and of the turn whose prompt was sent and not answered yet."""
         turns = running_turns(self.tree)
         if self._process_run is not None and self._process_run.current_trace in self._prompts.pending:
             turns.add(self._process_run.current_trace)
@@ -258,7 +253,7 @@ class ClaudeDriver:
         return await self._follower.replay_to_head()
 
     async def _read_to_head(self) -> int:
-        """Wait until everything in the log is folded; fold it here if the follower does not run."""
+        """Wait until everything in the log is folded. Fold it here if the follower does not run."""
         task = self._follower.task
         if task is None or task.done():
             return await self._replay_to_head()
@@ -267,7 +262,6 @@ class ClaudeDriver:
     # prompts
 
     async def _send_next(self) -> None:
-        """Send the next pending prompt if no turn runs; start the process for it."""
         if self._is_closing or (self._process_run and self._process_run.reason):
             return
         if not self._prompts.pending:
@@ -323,7 +317,6 @@ class ClaudeDriver:
             await self._give_up(process_run, "it closed its stdin")
 
     async def _give_up(self, process_run: ProcessRun, cause: str) -> None:
-        """Stop a process that does not read its stdin, and append that error once."""
         is_running = process_run is self._process_run and process_run.reason is None
         if is_running and not process_run.has_write_error:
             process_run.has_write_error = True
@@ -381,7 +374,6 @@ class ClaudeDriver:
             await self._append(items)
 
     async def _stop(self, stop: Stop) -> None:
-        """Interrupt the running turns, and the turn whose prompt was sent and not answered yet."""
         process_run = self._process_run
         if process_run is None:
             return
@@ -408,7 +400,6 @@ class ClaudeDriver:
         reason: ProcessEndReason,
         outcomes: dict[str, StopReason],
     ) -> None:
-        """Stop the process if the interrupt has not ended these agents, or a prompt is not answered yet."""
         await asyncio.sleep(INTERRUPT_GRACE_S)
         await self._read_to_head()
         if process_run is not self._process_run:
@@ -426,7 +417,6 @@ class ClaudeDriver:
         self._spawn(self._time_out_turn(trace))
 
     async def _time_out_turn(self, trace: Trace) -> None:
-        """End a turn that ran too long, unless it has ended or waits by now."""
         await self._read_to_head()
         process_run = self._process_run
         if process_run is None or trace in process_run.timed_out_traces:
@@ -479,7 +469,6 @@ class ClaudeDriver:
         return process_run
 
     async def _run_process(self, process_run: ProcessRun, start_event: ProcessStart) -> None:
-        """Append the start of a process, all its output, and its end."""
         try:
             await self._append([EventDraft(start_event, Scope(), "system")])
             async for chunk in process_run.process.chunks():
@@ -510,7 +499,6 @@ class ClaudeDriver:
             await self._append(items)
 
     async def _record_exit(self, process_run: ProcessRun, code: int) -> None:
-        """Close what a process left open, and append its end with the reason."""
         await self._read_to_head()
         items = self._closing_events(process_run)
         started = {item.scope.trace_id for item in items if isinstance(item.payload, AgentStart)}
@@ -537,7 +525,6 @@ class ClaudeDriver:
         await self._append([*items, EventDraft(end, Scope(), "system")])
 
     def _closing_events(self, process_run: ProcessRun) -> list[EventDraft]:
-        """Build the ends of what a process has started."""
         # the log has refused an event, so it knows less than the parser: the tree decides what is open
         if process_run.fault is UNWRITABLE_ERROR:
             problem = SessionError(code=process_run.fault.code, message=process_run.fault.message)
@@ -550,7 +537,6 @@ class ClaudeDriver:
         return list(filter_output(process_run, process_run.parser.flush(process_run.fault, outcome)))
 
     def _handle_undelivered(self, process_run: ProcessRun, trace: str, prompt: Prompt) -> list[EventDraft]:
-        """Build the end of a turn whose prompt a process did not answer; nothing if it is sent again."""
         if trace in process_run.abandoned_traces:
             return self._close_unanswered(prompt, process_run.abandoned_traces[trace])
         if trace != process_run.current_trace or process_run.reason is not None:
@@ -562,7 +548,6 @@ class ClaudeDriver:
         return [EventDraft(problem, prompt.scope, "system"), *self._close_unanswered(prompt, "error")]
 
     def _close_unanswered(self, prompt: Prompt, reason: StopReason) -> list[EventDraft]:
-        """Build the start and the end of a turn that no process will answer."""
         scope = structs.replace(
             prompt.scope, agent_id=new_id("agt_"), agent_name=self._claude_code.name, depth=0
         )
@@ -575,7 +560,6 @@ class ClaudeDriver:
         return [EventDraft(start, scope, "system"), EventDraft(AgentEnd(stop_reason=reason), scope, "system")]
 
     def _check_idle(self, process_run: ProcessRun) -> None:
-        """Stop a process that is idle; while it works or waits for an answer it is not."""
         loop = asyncio.get_running_loop()
         if self.tree.open or self._prompts.pending:
             self._last_active_s = loop.time()

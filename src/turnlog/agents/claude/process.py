@@ -96,7 +96,7 @@ class ClaudeProcess:
         return cls(transport, protocol)
 
     def write(self, line: bytes) -> None:
-        """Buffer a line for stdin; `drain` raises if the process does not read it."""
+        """Buffer a line for stdin. `drain` raises if the process does not read it."""
         if not self._stdin.is_closing():  # uvloop raises a RuntimeError here
             self._stdin.write(line)
 
@@ -113,7 +113,6 @@ class ClaudeProcess:
         return not self._exit_task.done()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield stdout to its end."""
         while chunk := await self._next_chunk():
             yield chunk
 
@@ -128,7 +127,7 @@ class ClaudeProcess:
             reading.cancel()
 
     def terminate(self) -> None:
-        """Send SIGTERM now and SIGKILL after the grace time; do nothing the second time."""
+        """Send SIGTERM now and SIGKILL after the grace time. A second call does nothing."""
         if self._kill_timer is None and not self._exit_task.done():
             self._signal(signal.SIGTERM)
             self._kill_timer = asyncio.get_running_loop().call_later(
@@ -136,9 +135,9 @@ class ClaudeProcess:
             )
 
     async def wait(self) -> int:
-        """Wait for the end; terminate a process that only closed its stdout. Return the exit code.
+        """Wait for the end and return the exit code, which is negative for a signal.
 
-        A negative exit code is a signal.
+        A process that only closed its stdout is terminated.
         """
         await asyncio.wait([self._exit_task], timeout=TERM_GRACE_S)
         self.terminate()
@@ -167,7 +166,7 @@ def find_sign_in_method(env: Mapping[str, str] | None) -> Literal["oauth", "setu
 
 
 async def log_stderr(stderr: asyncio.StreamReader, pid: int) -> None:
-    """Log the lines of stderr up to the limit; read and drop the others."""
+    """Log the lines of stderr up to the limit. Read and drop the others."""
     line_count = 0
     rest = b""
     while chunk := await stderr.read(CHUNK_BYTES):
@@ -178,7 +177,6 @@ async def log_stderr(stderr: asyncio.StreamReader, pid: int) -> None:
 
 
 def log_lines(pid: int, lines: Sequence[bytes], line_count: int) -> int:
-    """Log lines until `MAX_STDERR_LINES` have been logged. Return the new count."""
     for line in lines:
         text = line.decode(errors="replace").strip()
         if text and line_count < MAX_STDERR_LINES:

@@ -37,13 +37,12 @@ class ProcessRun:
     abandoned_traces: dict[str, StopReason] = field(default_factory=dict)
 
     def terminate(self, reason: ProcessEndReason | None) -> None:
-        """Terminate the process; the first reason counts."""
+        """Terminate the process. Only the first reason is stored."""
         self.reason = self.reason or reason
         self.process.terminate()
 
 
 def filter_output(process_run: ProcessRun, events: Iterable[EventDraft]) -> Iterator[EventDraft]:
-    """Drop results that the log has already, and set the stop reason of turns that ran too long."""
     for draft in events:
         payload, scope = draft.payload, draft.scope
         if isinstance(payload, ToolResult) and payload.call_id in process_run.answered_calls:

@@ -109,18 +109,15 @@ class PromptQueue:
         return target if is_unique else f"{target} (gridPosition {seat})"
 
     def render(self, prompt: Prompt) -> str:
-        """Return the text of a prompt that is sent now: the events of rules, then its own texts."""
         return "\n".join((*self._app_event_texts, *prompt.texts))
 
     def find_soul(self, scope: Scope, agent: WakeAgent) -> str:
-        """Return the stored soul of a team member; "" without one."""
         team = self._roster.teams.get(scope.channel or NO_CHANNEL)
         member = team.seats.get(agent.seat) if team else None
         return member.soul if member is not None and member.name == agent.name else ""
 
 
 def command_opens_turn(command: Any) -> bool:
-    """Return whether a command becomes a prompt, and so opens a turn."""
     return type(command) in COMMAND_PROMPTS
 
 

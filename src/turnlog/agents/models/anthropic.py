@@ -105,7 +105,6 @@ class AnthropicModel:
             await client.close()
 
     async def _send_request(self, request: Request) -> Any:
-        """Send the request. Return a stream of raw events."""
         body: Body = {"model": self.model, "max_tokens": request.max_tokens or self.max_tokens}
         body |= await build_messages_body(request, self.provider_tools)
         if self.thinking is not None:
@@ -160,14 +159,13 @@ async def drain_stream(events: Any) -> None:
 
 
 def sdk_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions of a failed request; a cut connection raises one of the SDK's transport."""
+    """Return the exceptions of a failed request. A cut connection raises one of the SDK's transport."""
     sdk = import_module("anthropic")
     transport = import_module("httpx2")
     return sdk.AnthropicError, transport.HTTPError, transport.StreamError, OSError, ValueError
 
 
 def to_model_error(error: Exception) -> ModelError:
-    """Convert an exception of the SDK, its transport or its decoder."""
     sdk = import_module("anthropic")
     transport = import_module("httpx2")
     if isinstance(error, sdk.APIStatusError):

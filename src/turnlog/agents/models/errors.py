@@ -86,7 +86,6 @@ def redact_detail(detail: str) -> str:
 
 
 def error_from_status(error: Any) -> ModelError:
-    """Build the error of an HTTP response: the type in its body counts, else its status."""
     status = error.status_code
     is_server_error = status >= 500
     code = provider_error_type(error.body)

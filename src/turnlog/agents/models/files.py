@@ -26,7 +26,6 @@ FETCH_TIMEOUT_S = 30.0  # for one file; the model's output waits for it
 
 
 async def download_files(batch: list[Payload], client: "AsyncAnthropic", put_blob: PutBlob) -> list[Payload]:
-    """Return a batch in which the files that could be downloaded are blobs."""
     result: list[Payload] = []
     for payload in batch:
         if isinstance(payload, AssistantFiles):
@@ -37,7 +36,6 @@ async def download_files(batch: list[Payload], client: "AsyncAnthropic", put_blo
 
 
 async def download_file(file: File, client: "AsyncAnthropic", put_blob: PutBlob) -> File:
-    """Return the file with its name, and with the address of the blob if it could be downloaded."""
     try:
         async with asyncio.timeout(FETCH_TIMEOUT_S):
             metadata = await client.beta.files.retrieve_metadata(file.file_id)

@@ -37,7 +37,6 @@ THINKING_TYPES = frozenset({"thinking", "redacted_thinking"})
 
 
 async def build_messages_body(request: Request, provider_tools: Iterable[Body] = ()) -> Body:
-    """Build the fields `system`, `messages`, `tools` and, if no tool may be called, `tool_choice`."""
     messages: list[Body] = []
     for message in request.messages:
         content = [await to_api_part(part, request.read_blob) for part in message.content]
@@ -64,7 +63,6 @@ def tool_body(spec: ToolSpec) -> Body:
 
 
 def called_tool_names(messages: Iterable[Message]) -> list[str]:
-    """Return the names of the tools that a conversation calls, each once."""
     parts = [part for message in messages for part in message.content]
     return list(dict.fromkeys(part["name"] for part in parts if part["type"] == "tool_use"))
 
@@ -79,7 +77,7 @@ def trim_end(messages: list[Body]) -> None:
 
 
 def parts_since_user(messages: list[Message]) -> list[ContentPart]:
-    """Return the assistant's parts since the last user message; results of tools are no such message."""
+    """Return the assistant's parts since the last user message. Results of tools are no such message."""
     parts: list[ContentPart] = []
     for message in reversed(messages):
         if message.role == "assistant":
@@ -107,7 +105,6 @@ async def _convert_text(part: ContentPart, _: ReadBlob) -> ContentPart:
 
 
 def to_api_citation(citation: ContentPart) -> ContentPart:
-    """Return a citation with every field the API requires, null included, and no other."""
     fields = CITATION_FIELDS.get(citation["type"])
     if fields is None:
         return citation

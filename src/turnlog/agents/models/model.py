@@ -33,12 +33,12 @@ class ToolSpec:
 
 
 async def no_blob_reader(name: str) -> Blob:
-    """For requests without a log: raise `NotFound`."""
+    """Raise `NotFound`: a request without a log has no blobs."""
     raise NotFound(f"no blob {name[:80]}")
 
 
 async def no_blob_writer(data: bytes, media_type: str) -> str:
-    """For requests without a log: raise `NotFound`."""
+    """Raise `NotFound`: a request without a log cannot store blobs."""
     raise NotFound("there is no log to store this in")
 
 
@@ -93,7 +93,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that `agent.start` and `agent.usage` store."""
+        """Return the name that `agent.start` and `agent.usage` store."""
         ...
 
     def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:

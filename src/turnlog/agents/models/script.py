@@ -140,7 +140,6 @@ def load_script(path: str) -> Scripted:
 
 
 def read_script(data: bytes, path: str) -> ScriptFile:
-    """Decode a script and check every part. Raise `CallerError` with the JSON path of the first fault."""
     try:
         tree = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -183,7 +182,6 @@ def find_part_type(part: dict[str, Any]) -> type[ScriptStruct] | None:
 
 
 def build_part(value: Any) -> ScriptPart:
-    """Build a part from a value that `check_part` accepted."""
     if isinstance(value, str):
         return value
     part_type: Any = find_part_type(value)
@@ -256,7 +254,6 @@ def tool_result_text(content: str | Iterable[dict[str, Any]]) -> str:
 
 
 def interpolate(value: Any, names: dict[str, str]) -> Any:
-    """Return a copy of a value with every known `{name}` replaced; other braces stay as they are."""
     if isinstance(value, str):
         return re.sub(r"\{(\w+)\}", lambda match: names.get(match[1], match[0]), value)
     if isinstance(value, list):

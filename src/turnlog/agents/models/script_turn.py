@@ -71,7 +71,6 @@ class ScriptTurn(list[Message]):
 
 
 def join_text(content: str | list[ContentPart]) -> str:
-    """Return the text of a result without its images."""
     if isinstance(content, str):
         return content
     return "\n".join(part["text"] for part in content if part["type"] == "text")

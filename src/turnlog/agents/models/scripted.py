@@ -137,7 +137,7 @@ class Scripted:
 
 
 def split_words(text: str) -> list[str]:
-    """Return a text in the pieces a model would stream; a text of white space is one piece."""
+    """Return a text in the pieces that a model would stream. White space alone is one piece."""
     if not text.strip():
         return [text] if text else []
     # only the start of the text may begin with white space: looking for it elsewhere takes quadratic time
@@ -153,7 +153,6 @@ def _emit(reply: ReplyBuilder, part: Emit) -> Iterator[list[Payload]]:
 
 
 def format_tag(event: Payload) -> str:
-    """Return the tag that a model would write for an event, on a line of its own."""
     data = msgspec.json.encode(event).decode().replace("'", "\\u0027")
     return f"\n<agent-event type=\"{tag_name(type(event))}\" data='{data}' />"
 

@@ -105,7 +105,6 @@ class RemoteExecutorPool:
             await self._client.aclose()
 
     async def _check_server(self) -> None:
-        """Ask once which roles the token has and whether the server serves the application."""
         if self._server_roles is not None:
             return
         token_info = await self._get_json("/api/me", TokenInfo)
@@ -132,7 +131,6 @@ class RemoteExecutorPool:
                 self._start_executor(session.session_id)
 
     def _may_answer(self, session: ListedSession) -> bool:
-        """Return whether the server accepts results for this session; log once if it does not."""
         roles = {*(self._server_roles or ()), *session.roles}
         if not ANSWERING_ROLES.isdisjoint(roles):
             self._without_role.discard(session.session_id)

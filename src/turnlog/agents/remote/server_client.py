@@ -57,22 +57,18 @@ class ServerClient:
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator["httpx2.Response"]:
-        """Send a GET request and yield the response, whose body is not read yet."""
         async with self._send("GET", path, headers, b"") as response:
             yield response
 
     async def get(self, path: str, limit_bytes: int) -> tuple[int, bytes]:
-        """Return the status and at most `limit_bytes` of the body."""
         async with self._send("GET", path, {}, b"") as response:
             return response.status_code, await read_response_body(response, limit_bytes)
 
     async def post(self, path: str, body: bytes, limit_bytes: int = MAX_RESPONSE_BYTES) -> tuple[int, bytes]:
-        """Send JSON. Return the status and at most `limit_bytes` of the response's body."""
         async with self._send("POST", path, {"content-type": "application/json"}, body) as response:
             return response.status_code, await read_response_body(response, limit_bytes)
 
     async def aclose(self) -> None:
-        """Close all connections."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -131,7 +127,7 @@ def translate_transport_errors() -> Iterator[None]:
 
 
 async def read_response_body(response: "httpx2.Response", limit_bytes: int) -> bytes:
-    """Return the body up to a limit; what follows is not read, and the connection is closed."""
+    """Return the body up to a limit. The rest is not read, and the connection is closed."""
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
@@ -149,5 +145,4 @@ def check_status(status: int, body: bytes) -> None:
 
 
 def error_text(body: bytes) -> str:
-    """Return the beginning of a refusal's body, for a message."""
     return quote(body.decode(errors="replace"))

@@ -89,7 +89,7 @@ YIELD_EVERY_EVENTS = 64  # folded events after which other tasks run: a page may
 
 
 def ignore_event(envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-    """For drivers whose events are not observed."""
+    """Do nothing, for drivers whose events are not observed."""
 
 
 class AgentDriver:
@@ -174,7 +174,6 @@ class AgentDriver:
         self._follower.start(self._follow())
 
     async def _restart_call_timers(self) -> None:
-        """Start the timers of approvals and remote calls that an earlier process requested."""
         for invocation in self.tree.open.values():
             for call in invocation.calls.values():
                 if call.approval_request is not None:
@@ -184,7 +183,7 @@ class AgentDriver:
                     await self._execute(self._turn_loop.start_call_timer(invocation, call.call))
 
     async def close(self) -> None:
-        """Stop all tasks and close what runs; calls that wait stay open for the next process."""
+        """Stop all tasks and close what runs. Calls that wait stay open for the next process."""
         await self._follower.stop()
         self._timers.update(set())
         await self._cancel_all()
@@ -204,7 +203,6 @@ class AgentDriver:
                 await self._process_page(page)
 
     async def _process_page(self, page: Page, ending: Collection[Trace] = ()) -> None:
-        """Fold a page and execute the effects of its events, except in turns that are `ending`."""
         for number, (row, envelope) in enumerate(zip(page, page.envelopes(), strict=True), 1):
             if number % YIELD_EVERY_EVENTS == 0:
                 await asyncio.sleep(0)
@@ -224,7 +222,6 @@ class AgentDriver:
             await self._execute(self._turn_loop.start_next_turn())
 
     async def _read_to_head(self, ending: Collection[Trace] = ()) -> None:
-        """Process everything that is in the log now."""
         while page := await self._log.read(self._session_id, self.tree.last_seq):
             await self._process_page(page, ending)
 
@@ -232,7 +229,6 @@ class AgentDriver:
         return await self._follower.replay_to_head()
 
     def _apply(self, row: Row, envelope: Envelope) -> tuple[Payload | UnknownPayload, bool]:
-        """Fold one event. Return its payload and whether it is the first answer to an open call."""
         payload = self._catalog.decode_payload(envelope)
         self.writer.durable_count = row.durable_count
         first_answer = self._turn_loop.apply(envelope, payload)
@@ -289,7 +285,6 @@ class AgentDriver:
         return ReplyBuilder(new_id, tag_parser_factory(self._vocabulary_of(invocation)), agent.executor_of)
 
     def _vocabulary_of(self, invocation: Invocation) -> Vocabulary | None:
-        """Return the events that a model may emit in the channel of its invocation."""
         return self._vocabularies.get(invocation.scope.channel or "", self._vocabulary)
 
     async def _stream_reply(self, invocation: Invocation, reply: ReplyBuilder) -> list[Payload]:
@@ -323,7 +318,6 @@ class AgentDriver:
     async def _open_stream(
         self, invocation: Invocation, reply: ReplyBuilder
     ) -> AsyncIterator[AsyncIterator[list[Payload]]]:
-        """Yield the model's stream, and close it when the caller stops reading."""
         model = self._turn_loop.agent_of(invocation).model
         batches = model.stream(self._build_request(invocation), reply)
         try:
@@ -377,7 +371,6 @@ class AgentDriver:
         await self._append(self._turn_loop.failure_events(invocation, reply, problem))
 
     async def _retract(self, invocation: Invocation, reply: ReplyBuilder, reason: str) -> None:
-        """Retract all blocks of a failed attempt."""
         batch = reply.abort()
         if reply.block_ids:
             batch.append(BlockRetract(block_ids=reply.block_ids, reason=reason))
@@ -437,7 +430,6 @@ class AgentDriver:
         self._spawn(self._expire_approval(invocation.scope, request), invocation.scope.trace_id)
 
     async def _expire_approval(self, scope: Scope, request: ApprovalRequest) -> None:
-        """Append the decision `expired` if no person has decided in time."""
         if request.expires_at is None:
             return
         left_ms = parse_timestamp_ms(request.expires_at) - now_ms()
@@ -476,7 +468,6 @@ class AgentDriver:
     # stopping
 
     async def stop_turns(self, effect: StopTurns) -> None:
-        """Cancel the tasks of a channel's turns, or of the whole session, and close what they left open."""
         if effect.channel is not None:
             traces = self._turn_loop.turns_to_stop(effect.channel)
             await self._end_turns(traces, lambda: self._cancel_events(traces))
@@ -490,7 +481,6 @@ class AgentDriver:
         return build_closing_events(stopped_tree, "cancelled", STOPPED_MESSAGE, keep_waiting=False)
 
     async def _end_turns(self, traces: Collection[Trace], closings: Callable[[], list[EventDraft]]) -> None:
-        """Cancel the tasks of some turns and close what they left open; other turns continue."""
         await self._cancel_tasks([task for task, trace in self._tasks.items() if trace in traces])
         await self._read_to_head(traces)
         for agent_id, invocation in self.tree.open.items():
@@ -518,7 +508,6 @@ class AgentDriver:
         self._spawn(self._time_out_turn(trace), trace)
 
     async def _time_out_turn(self, trace: Trace) -> None:
-        """End a turn that ran too long, unless it has ended or waits by now."""
         async with self._decision_lock:
             await self._read_to_head()
             if not self._timers.is_expired(trace):
@@ -534,7 +523,6 @@ class AgentDriver:
     # appending
 
     async def _append(self, items: Iterable[EventDraft]) -> int:
-        """Append a batch. Return the seq of its last event."""
         return await self.writer.append(items, self.tree.last_seq)
 
     def _spawn(self, work: Coroutine[Any, Any, Any], trace: Trace) -> None:
@@ -546,7 +534,7 @@ class AgentDriver:
 
 
 def is_being_cancelled(error: BaseException) -> bool:
-    """Return whether this task is being cancelled; a model may also raise `CancelledError` by itself."""
+    """Return whether this task is being cancelled. A model may also raise `CancelledError` by itself."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 

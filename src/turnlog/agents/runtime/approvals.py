@@ -17,7 +17,6 @@ MAX_ROLES_SHOWN = 8  # roles that a message names
 
 
 def check_tool_roles(tool: Tool, roles: Collection[str]) -> ErrorInfo | None:
-    """Return the error if these roles may not use a tool, else None."""
     if has_any_role(tool.roles, roles):
         return None
     return ErrorInfo(code="DENIED", message=f"{tool.name} is for {format_roles(tool.roles)} only")
@@ -69,7 +68,7 @@ def is_approval_expired(request: ApprovalRequest, now_ms: int) -> bool:
 
 
 def has_any_role(required_roles: Collection[str], roles: Collection[str]) -> bool:
-    """Return whether one of the roles is required; none required means all. An operator counts as owner."""
+    """Return whether one of these roles is required, or none is. An operator counts as owner."""
     return not required_roles or not add_implied_roles(frozenset(roles)).isdisjoint(required_roles)
 
 

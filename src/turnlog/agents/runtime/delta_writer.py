@@ -66,7 +66,6 @@ class DeltaWriter:
 
 
 def merge_delta(pending: list[Payload], payload: Payload) -> None:
-    """Add a payload; a delta is merged with the delta of the same block before it."""
     last = pending[-1] if pending else None
     if isinstance(payload, BlockDelta) and isinstance(last, BlockDelta) and last.block_id == payload.block_id:
         pending[-1] = BlockDelta(block_id=last.block_id, text=last.text + payload.text)

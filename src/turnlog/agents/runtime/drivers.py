@@ -26,12 +26,12 @@ class SessionDriver(Protocol):
 
     @property
     def tree(self) -> Tree:
-        """The open agents and calls, as far as the log has been folded."""
+        """Return the open agents and calls, as far as the log has been folded."""
         ...
 
     @property
     def has_ended(self) -> bool:
-        """Whether the driver has stopped following without a `close`: it must be opened again."""
+        """Return whether the driver has stopped following without a `close`: it must be opened again."""
         ...
 
     async def open(self, pid: int | None = None) -> None:
@@ -67,7 +67,7 @@ def make_driver(
 ) -> SessionDriver:
     """Build the driver of a session.
 
-    `describe` builds the message of a tool that failed; `hung` counts tools that do not stop. A process runs
+    `describe` builds the message of a tool that failed. `hung` counts tools that do not stop. A process runs
     its tools itself, so both are for agents only.
     """
     if isinstance(runtime, ClaudeCode):

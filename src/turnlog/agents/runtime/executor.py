@@ -104,7 +104,6 @@ class Executor:
         self._abandoned: set[asyncio.Future[Any]] = set()
 
     async def run(self, tool: Tool, call: ToolCall, context: ToolContext) -> ToolResult | WaitForInput:
-        """Run a call. Return its result, or the input that the tool asks for."""
         values = tool.validate(call)
         if isinstance(values, ErrorInfo):
             return error_info_result(call, values)
@@ -161,7 +160,6 @@ class Executor:
     async def _build_result(
         self, tool: Tool, call: ToolCall, work: "asyncio.Future[Any]"
     ) -> ToolResult | WaitForInput:
-        """Return the outcome of a tool as a result that can be appended."""
         try:
             value, images = split_images(unwrap_result(work))
             if isinstance(value, WaitForInput):

@@ -66,13 +66,11 @@ class IdempotencyCache:
                 pass
 
     def find_result(self, call: ToolCall) -> ToolResult | None:
-        """Return the earlier result for the call's key, or None."""
         key = idempotency_cache_key(call)
         cached = self.results.get(key) or self._pending_results.get(key)
         return cached.replay(call) if cached else None
 
     def add_pending(self, call: ToolCall, result: ToolResult) -> None:
-        """Remember a successful result until its event is in the log."""
         size_bytes = len(msgspec.json.encode(result))
         cached = CachedResult(call.args_hash, result, size_bytes)
         self._pending_results[idempotency_cache_key(call)] = cached
@@ -87,7 +85,6 @@ class IdempotencyCache:
 
 
 def trim_cache(results: dict[CacheKey, CachedResult]) -> None:
-    """Drop the oldest results until the rest is within the limits."""
     size_bytes = sum(cached.size_bytes for cached in results.values())
     while len(results) > MAX_ENTRIES or size_bytes > MAX_TOTAL_BYTES:
         oldest_key = next(iter(results))

@@ -31,7 +31,7 @@ class AppendEventsTo(Protocol):
 
 
 async def ignore_conflict(last: int) -> None:
-    """For plans that bring their state up to date themselves."""
+    """Do nothing, for plans that bring their state up to date themselves."""
 
 
 async def append_if_unchanged(

@@ -45,7 +45,6 @@ class SessionFollower:
     # following
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start the task that reads page after page and acts on them."""
         self.task = asyncio.create_task(work, context=Context())
         self.task.add_done_callback(self._on_follow_done)
 
@@ -58,7 +57,10 @@ class SessionFollower:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the task ended without `stop`: it failed, or the session is closed or has a new history."""
+        """Return whether the task ended without `stop`.
+
+        It ends so if it fails, or if the session is closed or has a new history.
+        """
         if self.task is None or not self.task.done():
             return False
         return self._has_failed or not self.task.cancelled()
@@ -81,25 +83,21 @@ class SessionFollower:
             await asyncio.gather(self.task, return_exceptions=True)
 
     def notify(self) -> None:
-        """Wake all waiters: an event was folded, or the driver is closed."""
         self._wakeup.wake()
 
     # waiting
 
     async def wait_for_seq(self, seq: int) -> None:
-        """Wait until a seq has been folded. Raise `Unavailable` if the driver ends before."""
         while self._tree.last_seq < seq:
             if self.task is not None and self.task.done():
                 raise Unavailable("the session's driver is not running; try again")
             await self._wakeup.wait()
 
     async def wait_until_idle(self, trace: str) -> None:
-        """Wait until a turn has ended, or all its agents wait for an answer."""
         while not self._tree.is_settled(trace):
             await self.wait_for_seq(self._tree.last_seq + 1)
 
     async def wait_for_head(self) -> int:
-        """Wait until everything that is in the log now has been folded. Return the last seq."""
         await self.wait_for_seq(await self._log.last_seq(self._session_id))
         return self._tree.last_seq
 
@@ -132,7 +130,6 @@ class SessionFollower:
 
 
 def log_task_error(task: asyncio.Task[None]) -> None:
-    """Log the error of a task, unless its session was closed meanwhile."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, SessionClosed):
         log.error("a session's task failed: %s", error, exc_info=error)

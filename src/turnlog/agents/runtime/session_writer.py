@@ -32,7 +32,7 @@ class AppState(Protocol):
 
     @property
     def state(self) -> Any:
-        """The state after the last event that was applied; None without an application."""
+        """Return the state after the last event that was applied; None without an application."""
         ...
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
@@ -44,7 +44,10 @@ class AppState(Protocol):
         ...
 
     def rule_events(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
-        """Return the events that rules emit if these events follow the seq `last`."""
+        """Return the events that rules emit if these events follow the seq `last`.
+
+        Raise `RuleError` if a rule fails.
+        """
         ...
 
 
@@ -78,7 +81,7 @@ class SessionWriter:
         return item.build(self._catalog, event_id or new_id("evt_"))
 
     async def append(self, items: Iterable[EventDraft], last: int) -> int:
-        """Append a batch; return the seq of its last event, or `last` for an empty batch."""
+        """Append a batch. Return the seq of its last event, or `last` for an empty batch."""
         seqs = await self.write([self.build_event(item) for item in items])
         return seqs[-1] if seqs else last
 
@@ -131,7 +134,7 @@ class SessionWriter:
         return seqs[len(events) - 1]
 
     def _rule_events(self, events: Sequence[Event], last: int, phase: Phase) -> list[Event]:
-        """Return the events that rules emit; a rule that fails becomes a `session.error`."""
+        """Return the events that rules emit. A rule that fails becomes a `session.error`."""
         try:
             return self.app_state.rule_events(events, last, phase)
         except RuleError as error:

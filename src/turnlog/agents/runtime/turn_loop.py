@@ -183,12 +183,10 @@ class TurnLoop:
             self._changed_own_view.add(trace)
 
     def _is_current(self, queued_turn: QueuedTurn) -> bool:
-        """Return whether the view of a queued action is open as the person saw it; True without an action."""
         trigger = queued_turn.trigger
         return not isinstance(trigger, UiAction) or self.views.is_current(trigger)
 
     def reset(self) -> None:
-        """Forget all that was started, because the driver has stopped it."""
         self._starting_trace = None
         self._started_calls.clear()
         self._awaits_sent.clear()
@@ -201,7 +199,6 @@ class TurnLoop:
     def react(
         self, envelope: Envelope, payload: Payload | UnknownPayload, first_answer: bool
     ) -> list[Effect]:
-        """Return the effects of an event; `first_answer` is what `apply` returned for it."""
         reaction = REACTIONS.get(type(payload))
         return reaction(self, envelope, payload, first_answer) if reaction else []
 
@@ -277,7 +274,6 @@ class TurnLoop:
     # turns
 
     def turns_to_stop(self, channel: str | None) -> set[str | None]:
-        """Return the turns that a stop in a channel ends, with the one that is being started."""
         traces = self.tree.traces_to_stop
         starting = self.tree.queued_turns.get(self._starting_trace or "")
         if starting is not None and can_stop_reach(channel, starting.scope):
@@ -290,7 +286,7 @@ class TurnLoop:
             self._starting_trace = None
 
     def start_next_turn(self) -> list[Effect]:
-        """Start the first queued turn if nothing runs; a channel whose agent waits is skipped."""
+        """Start the first queued turn if nothing runs. A channel whose agent waits is skipped."""
         if not self.tree.is_all_waiting or self.tree.handoff_targets or self._starting_trace:
             return []
         waiting_channels = {invocation.scope.channel for invocation in self.tree.open.values()}
@@ -341,11 +337,9 @@ class TurnLoop:
         return queued_turn.trigger.conversation_id
 
     def _agent_scope(self, agent: Agent, within: Scope, depth: int) -> Scope:
-        """Build the scope of a new invocation in the turn and the channel of another scope."""
         return structs.replace(within, agent_id=self._new_id("agt_"), agent_name=agent.name, depth=depth)
 
     def call_model(self, agent_id: str) -> list[Effect]:
-        """Call the model, unless its agent is ending."""
         if agent_id not in self.tree.open or agent_id in self._ending_agents:
             return []
         return [CallModel(agent_id)]
@@ -353,7 +347,6 @@ class TurnLoop:
     # calls
 
     def start_calls(self, invocation: Invocation) -> list[Effect]:
-        """Start the calls of a completion that have not started."""
         effects: list[Effect] = []
         for call in list(invocation.own_calls.values()):
             key = (invocation.agent_id, call.call.call_id)
@@ -397,14 +390,12 @@ class TurnLoop:
         return self.start_call_timer(invocation, call)
 
     def start_call_timer(self, invocation: Invocation, call: ToolCall) -> list[Effect]:
-        """Start the timer of a remote call whose tool has a time limit."""
         tool = self.agent_of(invocation).find_tool(call.tool)
         if call.executor != "remote" or tool is None or tool.timeout_s is None:
             return []
         return [StartCallTimer(invocation.agent_id, call, tool.timeout_s)]
 
     def _call_agent(self, parent: Invocation, agent: Agent, call: ToolCall) -> Effect:
-        """Start the agent that a call names, or refuse a call without a prompt or above the turn's limit."""
         problem = check_call_prompt(call)
         if problem is not None:
             return append_result(error_info_result(call, problem), parent.scope)
@@ -434,7 +425,7 @@ class TurnLoop:
         return AppendEvents([start])
 
     def advance_calls(self, invocation: Invocation) -> list[Effect]:
-        """Ask the page if no other call runs; hand over if only hand-offs are left."""
+        """Ask the page if no other call runs. Hand over if only hand-offs are left."""
         if invocation.agent_id in self._ending_agents:
             return []
         page_calls: list[ToolCall] = []
@@ -472,7 +463,6 @@ class TurnLoop:
         return call.incomplete is None and agent.find_handoff_target(call.tool) is not None
 
     def _handoff_events(self, invocation: Invocation, calls: list[ToolCall]) -> list[EventDraft]:
-        """Build one batch: the results, the hand-off, the end, and the start of the successor."""
         if self.tree.handoff_counts.get(invocation.scope.trace_id or "", 0) >= MAX_HANDOFFS:
             return self._handoff_limit_events(invocation, calls)
         first, *others = calls
@@ -506,7 +496,6 @@ class TurnLoop:
         ]
 
     def _handoff_limit_events(self, invocation: Invocation, calls: list[ToolCall]) -> list[EventDraft]:
-        """Build one batch that ends an agent which would hand over once too often in its turn."""
         self._ending_agents.add(invocation.agent_id)
         message = f"The work of this turn was handed over {MAX_HANDOFFS} times, which is the limit."
         results = [error_result(call, "EXECUTION_ERROR", message) for call in calls]
@@ -527,7 +516,6 @@ class TurnLoop:
     def completion_events(
         self, invocation: Invocation, reply: ReplyBuilder, ending: list[Payload], cost: Cost | None
     ) -> list[EventDraft]:
-        """Build the batch that ends a completion, and its agent too if no call follows."""
         scope = invocation.scope
         model = reply.model or invocation.start.model or UNKNOWN_MODEL
         usage = AgentUsage(model=model, usage=reply.usage, cost=cost)
@@ -551,7 +539,6 @@ class TurnLoop:
     def failure_events(
         self, invocation: Invocation, reply: ReplyBuilder, problem: SessionError
     ) -> list[EventDraft]:
-        """Build the batch that ends an agent whose model failed or emitted an invalid event."""
         ending = reply.abort()
         closed_blocks = {payload.block_id for payload in ending if isinstance(payload, BlockEnd)}
         for block_id, pieces in invocation.blocks.items():
@@ -571,7 +558,6 @@ class TurnLoop:
     def _end_events(
         self, invocation: Invocation, end: AgentEnd, build_result: Callable[[ToolCall], ToolResult]
     ) -> list[EventDraft]:
-        """Build the end of an agent, and the result of the call that started it."""
         items = [EventDraft(end, invocation.scope, "system")]
         parent = self.tree.open.get(invocation.start.parent_id or "")
         call = parent.calls.get(invocation.start.call_id or "") if parent else None
@@ -595,7 +581,7 @@ REACTIONS: dict[type, Callable[[TurnLoop, Envelope, Any, bool], list[Effect]]] =
 
 
 def is_first_answer(tree: Tree, envelope: Envelope, payload: Payload | UnknownPayload) -> bool:
-    """Return whether an open call waits for this answer; call it before the tree applies the event."""
+    """Return whether an open call waits for this answer. Call it before the tree applies the event."""
     if not isinstance(payload, ToolResult | UiAction | ApprovalDecision):
         return False
     call = tree.find_call(envelope.agent_id, payload.call_id)
@@ -609,7 +595,6 @@ def is_first_answer(tree: Tree, envelope: Envelope, payload: Payload | UnknownPa
 
 
 def check_call_prompt(call: ToolCall) -> ErrorInfo | None:
-    """Return the error of an agent's call without a prompt: the agent would know nothing."""
     prompt = call.args.get("prompt")
     if isinstance(prompt, str) and prompt.strip():
         return None
@@ -618,7 +603,6 @@ def check_call_prompt(call: ToolCall) -> ErrorInfo | None:
 
 
 def is_frontend_call(call: ToolCall) -> bool:
-    """Return whether the page has to answer; arguments that are not JSON are answered by the loop."""
     return call.executor == "frontend" and call.incomplete is None
 
 
@@ -627,7 +611,6 @@ def provider_calls(invocation: Invocation) -> list[ToolCall]:
 
 
 def open_calls_after(invocation: Invocation, ending: Iterable[Payload]) -> list[ToolCall]:
-    """Return the calls that are open after these payloads, with those of the provider."""
     calls = {key: call.call for key, call in invocation.calls.items()}
     for payload in ending:
         if isinstance(payload, ToolCall):
@@ -642,7 +625,6 @@ def collect_files(ending: Iterable[Payload]) -> tuple[File, ...]:
 
 
 def stop_reason_of(reply: ReplyBuilder) -> StopReason:
-    """Return why an agent ends with this reply."""
     reason = reply.stop_reason
     if reason is None or reason == "tool_use" or reason == "pause_turn":
         return "end_turn"
@@ -650,7 +632,6 @@ def stop_reason_of(reply: ReplyBuilder) -> StopReason:
 
 
 def action_values(action: UiAction) -> dict[str, Any]:
-    """Return the values of a submitted form, or all fields of another action."""
     fields: dict[str, Any] = msgspec.to_builtins(action.action)
     values: dict[str, Any] = fields.get("values", fields)
     return values
@@ -667,7 +648,6 @@ def append_result(result: ToolResult, scope: Scope) -> AppendEvents:
 
 
 def model_events(payloads: Iterable[Payload], scope: Scope) -> list[EventDraft]:
-    """Build the events of a model's output; the system reports the tags that were rejected."""
     items: list[EventDraft] = []
     for payload in payloads:
         origin: Origin = "system" if isinstance(payload, ParseReject) else "model"

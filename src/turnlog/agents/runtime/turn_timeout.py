@@ -35,7 +35,6 @@ class TurnTimers:
             self._start(trace)
 
     def is_expired(self, trace: Trace) -> bool:
-        """Return whether a turn has run for too long and still runs."""
         return trace in self._expired
 
     def _start(self, trace: Trace) -> None:
@@ -48,14 +47,12 @@ class TurnTimers:
 
 
 def running_turns(tree: Tree) -> set[Trace]:
-    """Return the turns with an agent that does not wait; a turn that is being handed over runs too."""
     waiting = tree.waiting_agents()
     busy = {agent.scope.trace_id for agent_id, agent in tree.open.items() if agent_id not in waiting}
     return busy | set(tree.handoff_targets.values())
 
 
 def timeout_events(tree: Tree, trace: Trace, limit_s: float) -> list[EventDraft]:
-    """Build the events that end one turn: the error, then the ends of everything open in it."""
     turn_tree = restrict_to_turns(tree, {trace})
     if not turn_tree.open:
         return []

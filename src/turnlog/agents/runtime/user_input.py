@@ -111,7 +111,6 @@ def checked_answer_events(
 
 
 def get_answered_call_id(answer: Payload | UnknownPayload) -> str | None:
-    """Return the id of the call that an event answers; None if it is no answer."""
     return getattr(answer, "call_id", None) if type(answer) in ANSWER_CHECKS else None
 
 

@@ -27,7 +27,7 @@ PAGES_PER_STEP = 4096  # 32 MB: between two steps the copy can be cancelled
 
 
 def back_up(source: Path, target: Path) -> list[SessionRecord]:
-    """Copy a log to a new file that only its owner may read; return its sessions.
+    """Copy a log to a new file that only its owner may read. Return its sessions.
 
     Raise `CallerError` if the file exists, `StoreError` if the log cannot be read or the copy not written.
     """
@@ -50,7 +50,6 @@ def back_up(source: Path, target: Path) -> list[SessionRecord]:
 
 @contextmanager
 def private_temp_file(target: Path) -> Iterator[Path]:
-    """Yield a new file beside `target`; remove it afterwards if it still exists."""
     descriptor, name = tempfile.mkstemp(prefix=f"{target.name}.", dir=target.parent)
     os.close(descriptor)
     try:
@@ -68,7 +67,6 @@ def read_watermarks(source: Path) -> dict[int, Watermark]:
 
 
 def copy_database(source: sqlite3.Connection, path: Path) -> dict[int, SessionRecord]:
-    """Copy one state of a database into an empty file; return the sessions of the copy by number."""
     records: dict[int, SessionRecord] = {}
     with closing(sqlite3.connect(path, isolation_level=None)) as copy:
         with read_transaction(source):
@@ -91,7 +89,6 @@ def copy_database(source: sqlite3.Connection, path: Path) -> dict[int, SessionRe
 def write_watermarks(
     path: Path, records: Mapping[int, SessionRecord], watermarks: Mapping[int, Watermark]
 ) -> None:
-    """Write the watermarks of the copy. Sessions that the log has lost keep the watermark of the log."""
     new_watermarks = dict(watermarks)
     for number, record in records.items():
         last = record.last

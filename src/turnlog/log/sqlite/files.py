@@ -50,7 +50,7 @@ class WriterLock:
 
 
 def acquire_writer_lock(path: Path, name: str) -> IO[bytes]:
-    """Return a file that this process has locked; raise `StoreError` if another process has."""
+    """Return a file that this process has locked. Raise `StoreError` if another process has."""
     try:
         import fcntl  # not at the top: Windows has none, and a log in memory works there
     except ImportError:
@@ -65,14 +65,13 @@ def acquire_writer_lock(path: Path, name: str) -> IO[bytes]:
 
 
 def create_private_file(path: Path) -> None:
-    """Create an empty file that only its owner may read, unless the file exists."""
     # An existing file is not opened: closing it again would drop the locks that SQLite has on it.
     if not path.exists():
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def open_private_file(path: Path, mode: str) -> IO[bytes]:
-    """Open a binary file; if it is created, only its owner may read it."""
+    """Open a binary file. If it is created, only its owner may read it."""
     return cast(IO[bytes], open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600)))
 
 

@@ -80,7 +80,6 @@ def session_numbers(connection: sqlite3.Connection) -> list[int]:
 
 
 def read_record_rows(connection: sqlite3.Connection, number: int) -> list[tuple[Any, ...]]:
-    """Return the row of one session, or an empty list if it cannot be read."""
     try:
         return connection.execute(f"{SELECT_RECORDS} where id = ?", (number,)).fetchall()
     except sqlite3.DatabaseError:
@@ -90,7 +89,7 @@ def read_record_rows(connection: sqlite3.Connection, number: int) -> list[tuple[
 def load_record(
     connection: sqlite3.Connection, session_id: str, *, verify_checksum: bool = True
 ) -> tuple[int, SessionRecord] | None:
-    """Return number and record of a session, None if there is none; raise `SessionDamaged`."""
+    """Return number and record of a session, None if there is none. Raise `SessionDamaged`."""
     row = connection.execute(f"{SELECT_RECORDS} where name = ?", (session_id,)).fetchone()
     if row is None:
         return None
@@ -128,7 +127,6 @@ def invitations_name(principal: str) -> str:
 
 
 def listing_entries(record: SessionRecord) -> dict[str, int]:
-    """Return the lists that contain a session, with the time of its last activity in each."""
     entries = {list_name(None): record.active_ms(None)}
     for principal in record.members:
         entries[list_name(principal)] = record.active_ms(principal)
@@ -140,7 +138,7 @@ def listing_entries(record: SessionRecord) -> dict[str, int]:
 def read_listing(
     connection: sqlite3.Connection, name: str, after: ListPosition | None, limit: int
 ) -> list[tuple[ListPosition, SessionRecord]]:
-    """Return a page of a list, the last active first; raise `SessionDamaged` for a damaged record."""
+    """Return a page of a list, the last active first. Raise `SessionDamaged` for a damaged record."""
     values: list[Any] = [name, *(after or ()), limit]
     condition = "and (active, listing.session) < (?, ?)" if after else ""
     query = f"""select active, listing.session, {RECORD_ROW_COLUMNS} from listing
@@ -160,7 +158,6 @@ def read_listing(
 
 
 def has_valid_blob_checksum(name: Any, media_type: Any, data: Any, crc: int) -> bool:
-    """Verify a blob: its name ends with the SHA-256 of its content."""
     if not isinstance(name, str) or not isinstance(data, bytes):
         return False
     if sha256(data).hexdigest() != name.rpartition("/")[2]:
@@ -169,7 +166,7 @@ def has_valid_blob_checksum(name: Any, media_type: Any, data: Any, crc: int) -> 
 
 
 def has_valid_span_checksum(crc: int, *values: Any) -> bool:
-    """The SQL function `intact`: verify a row of the span index."""
+    """Verify a row of the span index. SQL calls this function `intact`."""
     return values_checksum(*values) == crc
 
 
@@ -178,7 +175,7 @@ def select_spans_around(
 ) -> list[tuple[Any, ...]]:
     """Return the spans that decide which turns were open at a seq.
 
-    At the end of a session these are the spans of turns that are open now; before it, all spans.
+    At the end of a session these are the spans of turns that are open now. Before it, they are all spans.
     """
     if at < record.last:
         return connection.execute(SELECT_SPANS, (number,)).fetchall()
@@ -192,7 +189,6 @@ def select_spans_around(
 
 
 def has_skippable_spans(connection: sqlite3.Connection, number: int, replay_from: int) -> bool:
-    """Return True if replay from a seq leaves out the live events of at least one span."""
     query = "select 1 from span where session = ? and first > ? and last is not null limit 1"
     return connection.execute(query, (number, replay_from)).fetchone() is not None
 
@@ -219,7 +215,6 @@ def durable_count_at(connection: sqlite3.Connection, number: int, session_id: st
 def session_level_payloads(
     connection: sqlite3.Connection, number: int, session_id: str
 ) -> Iterator[tuple[Payload | UnknownPayload, str | None, int]]:
-    """Yield payload, actor and seq of the undamaged events that change a session's record."""
     query = f"select {EVENT_COLUMNS} from event where session = ? order by seq"
     with suppress(sqlite3.DatabaseError), closing(connection.execute(query, (number,))) as cursor:
         for seq, meta, frame, crc in cursor:
@@ -235,7 +230,7 @@ def session_level_payloads(
 def select_event_rows(
     connection: sqlite3.Connection, number: int, after: int, replay_from: int | None
 ) -> sqlite3.Cursor:
-    """Select rows after a seq; those that replay leaves out come without their frame."""
+    """Select rows after a seq. Those that replay leaves out come without their frame."""
     if replay_from is None:
         query = f"select {EVENT_COLUMNS} from event where session = ? and seq > ? order by seq"
         return connection.execute(query, (number, after))
@@ -289,7 +284,6 @@ def select_seqs_of_types(connection: sqlite3.Connection, number: int, type_query
 
 
 def iter_event_types(connection: sqlite3.Connection, number: int) -> Iterator[str]:
-    """Yield the types of the durable events of a session: one index lookup for each."""
     query = "select min(type) from event where session = ? and type > ?"
     type_name: str | None = ""
     while True:
@@ -379,7 +373,7 @@ def clip_to_bytes(frames: list[bytes], size_bytes: int, limit_bytes: int) -> lis
 
 
 def verified_row(record: SessionRecord, stored: RawRow) -> Row:
-    """Return one stored row; raise `SessionDamaged` if it is not what was written."""
+    """Return one stored row. Raise `SessionDamaged` if it is not what was written."""
     rows, damage = RowVerifier(record, stored[0] - 1, None, []).verify([stored])
     if damage:
         raise damage

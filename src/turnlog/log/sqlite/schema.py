@@ -124,7 +124,7 @@ def has_valid_record_checksum(record: SessionRecord, crc: int) -> bool:
 
 
 def decode_valid_record(row: tuple[Any, ...]) -> SessionRecord:
-    """Decode (number, columns, checksum); raise `SessionDamaged` if the checksum does not match."""
+    """Decode (number, columns, checksum). Raise `SessionDamaged` if the checksum does not match."""
     # Over the columns as they were read: encoding the record again costs more and checks less.
     if values_checksum(*row[1:-1]) != row[-1]:
         raise SessionDamaged(str(row[1]), -1, -1, BAD_RECORD)

@@ -148,7 +148,6 @@ class SqliteStore:
                 self._record_damage(damage)
 
     def _max_session_number(self) -> int:
-        """Return the highest number of a session. One far above their count is a damaged number."""
         query = "select count(*), ifnull(max(id), 0) from session"
         count, highest = self._writer_connection.execute(query).fetchone()
         return min(int(highest), int(count) + GROW_SLOTS)
@@ -229,7 +228,6 @@ class SqliteStore:
         self._listed_records.clear()
 
     def _flush(self) -> None:
-        """Insert the pending rows."""
         if self._pending_rows:
             self._writer_connection.executemany(INSERT_EVENT, self._pending_rows)
             self._pending_rows.clear()
@@ -262,7 +260,6 @@ class SqliteStore:
         self._update_listing(record)
 
     def _update_listing(self, record: SessionRecord) -> None:
-        """Write the positions of a session in lists, unless the stored ones are exact enough."""
         session_id = record.session_id
         listed = self._listed_records.get(session_id)
         if listed is not None and record.is_listed_as(listed):
@@ -300,7 +297,6 @@ class SqliteStore:
         return None if stored is None else verified_row(record, stored)
 
     def _load_max_event_id(self, session_id: str) -> str:
-        """Return the highest timed event id of a session, from the cache or the file."""
         if session_id not in self._max_event_id:
             number = self._records[session_id][0]
             highest = self._writer_connection.execute(MAX_TIMED_ID, (number,)).fetchone()[0]
@@ -427,7 +423,6 @@ class SqliteStore:
     def _recover_record(
         self, number: int, session_id: str, app: str, last: int, durable_count: int
     ) -> SessionRecord:
-        """Build a lost record from the events of the session and its watermark."""
         watermark = self.watermarks.get(number)
         if watermark is not None:
             last = max(last, watermark.last)

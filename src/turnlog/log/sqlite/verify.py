@@ -89,7 +89,6 @@ def verify_chain(reader: sqlite3.Connection, number: int, record: SessionRecord)
 def verify_index(
     reader: sqlite3.Connection, number: int, record: SessionRecord, known_damage: Sequence[Damage]
 ) -> Iterator[Damage]:
-    """Verify the span of each live event, the span index, and the type column of durable events."""
     query = f"select {EVENT_COLUMNS}, span from event where session = ? and span is not null"
     for *row, span in reader.execute(query, (number,)):
         with suppress(InvalidEvent, TypeError):  # a damaged row, which `verify_rows` has reported
@@ -112,7 +111,6 @@ def is_lost(seq: int, damages: Sequence[Damage]) -> bool:
 
 
 def verify_listing(reader: sqlite3.Connection, record: SessionRecord) -> Iterator[Damage]:
-    """Verify that a session is in the right lists, at the right position to `LISTING_STEP_MS`."""
     query = "select list, active from listing where session = ?"
     stored = dict(reader.execute(query, (record.session_id,)))
     expected = listing_entries(record)
@@ -184,7 +182,6 @@ def verify_tail(
 
 
 def verify_last_event(connection: sqlite3.Connection, number: int, record: SessionRecord) -> Iterator[Damage]:
-    """Verify the last event of a session, unless it was pruned or its loss is recorded."""
     known_damage = recorded_damage(connection, record.session_id)
     if record.last < 0 or is_lost(record.last, known_damage):
         return
@@ -198,7 +195,6 @@ def verify_last_event(connection: sqlite3.Connection, number: int, record: Sessi
 
 
 def verify_against_watermark(record: SessionRecord, watermark: Watermark | None) -> Iterator[Damage]:
-    """Yield what a session had when it was last written, and has no more."""
     if watermark is None:
         return
     if watermark.last > record.last:

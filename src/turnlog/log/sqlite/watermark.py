@@ -64,7 +64,7 @@ class WatermarkFile:
 
     @property
     def commit_count(self) -> int:
-        """The number of commits; 0 if there is no usable file."""
+        """Return the number of commits; 0 if there is no usable file."""
         count: int = HEADER.unpack_from(self._map)[1] if self._map else 0
         return count
 
@@ -120,7 +120,6 @@ class WatermarkFile:
         HEADER.pack_into(self._map, 0, MAGIC, self.commit_count + 1)
 
     def clear(self, number: int) -> None:
-        """Empty the slot of a lost session: its number may be used again."""
         assert self._map is not None
         SLOT.pack_into(self._map, FIRST_SLOT_OFFSET + number * SLOT.size, 0, 0, 0, b"")
 
@@ -144,7 +143,7 @@ class WatermarkFile:
 
 
 def allocate_file(file: IO[bytes], size_bytes: int) -> None:
-    """Extend a file with allocated blocks; raise OSError if the disk is full."""
+    """Extend a file with allocated blocks. Raise OSError if the disk is full."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size_bytes)
         return

@@ -69,7 +69,10 @@ class ToolEffects(Protocol):
     def on_call(self, call: ToolCall) -> list[Payload]: ...
 
     def on_result(self, call: ToolCall, result: ToolResult, tool_report: Any) -> list[Payload]:
-        """`tool_report` is the tool's own structured result; None if the process sent none."""
+        """Return the events that follow from a result.
+
+        `tool_report` is the tool's own structured result; None if the process sent none.
+        """
         ...
 
 
@@ -178,7 +181,6 @@ class OpenAgents:
         self.emit(agent, *message.take_output())
 
     def emit(self, agent: CliAgent, *payloads: Payload) -> None:
-        """Append events of an agent, and the events that follow from its calls."""
         for payload in payloads:
             if isinstance(payload, AssistantMessage):
                 payload = structs.replace(payload, speaker=agent.speaker)
@@ -223,7 +225,6 @@ class OpenAgents:
         self._output.append(EventDraft(result, agent.scope, "system"))
 
     def retract_blocks(self, agent: CliAgent, block_ids: list[str], reason: str) -> None:
-        """Retract blocks, forget their calls, and cancel the sub-agents that these calls started."""
         call_ids = [call_id for call_id, call in agent.open_calls.items() if call.block_id in block_ids]
         for child in list(self.by_id.values()):
             if child.caller is agent and child.call_id in call_ids:
@@ -253,7 +254,6 @@ class OpenAgents:
         self._child_by_call.pop(agent.call_id or "", None)
 
     def _children_ending_with(self, agent: CliAgent) -> list[CliAgent]:
-        """Return the sub-agents that end with this agent, the last started first."""
         children: list[CliAgent] = []
         for child in reversed(self.by_id.values()):
             runs_on = child.is_background and child.task_stop_reason is None
@@ -267,7 +267,6 @@ def get_origin(payload: Payload) -> Origin:
 
 
 def put_bounded(table: dict[str, T], key: str, value: T, limit: int) -> None:
-    """Store a value; drop the oldest one beyond the limit."""
     table[key] = value
     if len(table) > limit:
         del table[next(iter(table))]

@@ -76,7 +76,6 @@ class LineDecoder:
             self._pieces = []
 
     def _finish_line(self, problem: str) -> list[JsonObject | ParseReject]:
-        """Return the finished line, or a reject with the reason `problem`; an empty list for a blank line."""
         pieces = self._pieces
         oversized_line = self._oversized_line
         self._start_line()
@@ -111,7 +110,7 @@ def decode_stdout_line(line: bytes) -> JsonObject | None:
 
 
 def decode_line_lossy(line: bytes) -> Any:
-    """Decode a line with bytes that are no UTF-8 or with lone surrogates; return None if that fails.
+    """Decode a line with bytes that are no UTF-8 or with lone surrogates. Return None if that fails.
 
     The process cuts texts without regard to characters.
     """
@@ -134,19 +133,17 @@ def encode_stdin_line(line: JsonObject) -> bytes:
 
 
 def message_line(text: str, uuid: str) -> bytes:
-    """Return the line of a person's message. The answer names its UUID (`CliParser.expect`)."""
     message = {"role": "user", "content": [{"type": "text", "text": text}]}
     return encode_stdin_line({"type": "user", "message": message, "uuid": uuid})
 
 
 def interrupt_line(request_id: str) -> bytes:
-    """Return the line that stops the running turn. Its `result` line follows."""
     request = {"subtype": "interrupt"}
     return encode_stdin_line({"type": "control_request", "request_id": request_id, "request": request})
 
 
 def allow_line(request_id: str, args: JsonObject) -> bytes:
-    """Return the line that lets a tool run with these arguments; `answers` in them answer its questions."""
+    """Return the line that lets a tool run with these arguments. `answers` in them answer its questions."""
     return _control_response_line(request_id, {"behavior": "allow", "updatedInput": args})
 
 

@@ -68,7 +68,6 @@ class CliMessage:
         return self._block_ids.get(index)
 
     def has_streamed(self, block: Any) -> bool:
-        """Return True if a streamed block matches this whole block and is not confirmed yet."""
         return get_block_identity(block) in self._unconfirmed_blocks.values()
 
     def abandon_from(self, start: int) -> list[str]:
@@ -78,7 +77,6 @@ class CliMessage:
         return [self._block_ids.pop(index) for index in list(self._block_ids) if index >= start]
 
     def finish_confirmed(self) -> None:
-        """Complete the open blocks that a whole block has confirmed."""
         for index in [index for index in self._parser.open_indexes if index in self._confirmed_indexes]:
             self._stop_block(index)
 
@@ -104,7 +102,6 @@ class CliMessage:
         self._output += batch
 
     def _take_streamed_index(self, block: Any) -> int | None:
-        """Remove the first streamed block that this one repeats. Return its index, or None."""
         identity = get_block_identity(block)
         for index, streamed in self._unconfirmed_blocks.items():
             if streamed == identity:
@@ -114,6 +111,5 @@ class CliMessage:
 
 
 def get_block_identity(block: Any) -> tuple[Any, Any]:
-    """Return what identifies a block besides its index: its type and its id."""
     kind = get_field(block, "type")
     return kind if isinstance(kind, str) else None, as_opaque_id(get_field(block, "id"))

@@ -122,7 +122,7 @@ class CliParser:
 
     @property
     def source_session(self) -> str | None:
-        """The session id of the process itself; another process can resume it."""
+        """Return the session id of the process itself. Another process can resume it."""
         return self._turns.source_session
 
     @property
@@ -193,7 +193,6 @@ class CliParser:
         pass
 
     def _emit(self, *payloads: Payload, agent: CliAgent | None = None) -> None:
-        """Append events in the scope of an agent, else of the main agent, else in none."""
         owner = agent or self._turns.current
         scope = owner.scope if owner else Scope()
         for payload in payloads:
@@ -273,7 +272,6 @@ class CliParser:
         return self._find_or_start_child(call_id, line)
 
     def _find_or_start_child(self, call_id: str, line: JsonObject) -> CliAgent | None:
-        """Return the agent that a call started, starting it if needed. Return None at the limit."""
         agent = self._agents.find_by_call(call_id)
         if agent is not None:
             self._agents.update_task(agent, task_id=get_task_id(line))
@@ -298,7 +296,6 @@ class CliParser:
         return self._agents.find_caller(call_id)
 
     def _start_child(self, caller: CliAgent, call_id: str, line: JsonObject) -> CliAgent:
-        """Start a sub-agent. Its name, prompt and mode come from the line or from the call's arguments."""
         call = caller.open_calls.get(call_id)
         args = call.args if call else {}
         name = as_name(line.get("subagent_type")) or as_name(args.get("subagent_type")) or DEFAULT_AGENT_NAME
@@ -371,7 +368,6 @@ class CliParser:
             self._known_lines[uuid] = KnownLine(agent, tuple(block_ids))
 
     def _add_block(self, agent: CliAgent, message: JsonObject, block: Any, aborted: bool) -> str | None:
-        """Add a whole block to the agent's message. Return the block's id, if it has started."""
         message_id = as_opaque_id(message.get("id"))
         current = agent.message
         is_same_message = current is not None and message_id is not None and current.message_id == message_id
@@ -397,14 +393,12 @@ class CliParser:
                 self._known_lines[uuid] = KnownLine()
 
     def _on_model_refusal(self, line: JsonObject) -> None:
-        """Retract the output of a model that refused. Another model may answer instead."""
         self._retract_lines(line.get("retracted_message_uuids"), "refusal")
         self._emit_raw_line(line)
 
     # Tools
 
     def _on_user(self, line: JsonObject) -> None:
-        """Add tool results. Other content is a prompt, or a message of the process to the model."""
         if self._is_replay(line):
             self._turns.set_message_state(as_opaque_id(line.get("uuid")), "started")
             return
@@ -445,7 +439,6 @@ class CliParser:
     # Tasks: how the process reports sub-agents
 
     def _on_task_started(self, line: JsonObject) -> None:
-        """Start a sub-agent. A task that is a background command is none."""
         call_id = as_opaque_id(line.get("tool_use_id"))
         is_agent = isinstance(line.get("subagent_type"), str) or str(line.get("task_type")).endswith("agent")
         agent = self._find_or_start_child(call_id, line) if call_id and is_agent else None
@@ -492,7 +485,6 @@ class CliParser:
     # Permissions
 
     def _on_control_request(self, line: JsonObject) -> None:
-        """Ask for an approval, or refuse a request that this host does not support."""
         request = line.get("request")
         request_id = as_opaque_id(line.get("request_id"))
         call = None
@@ -544,7 +536,6 @@ class CliParser:
         self._emit(ContextCompact(tokens_before=before, tokens_after=after))
 
     def _on_status(self, line: JsonObject) -> None:
-        """Report a failed compaction. All else in a status line is momentary."""
         problem = bounded_text(line.get("compact_error"))
         if problem:
             self._emit(SessionError(code="compact_failed", message=problem))

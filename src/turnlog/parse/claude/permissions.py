@@ -36,7 +36,6 @@ class PermissionRequests:
         self._by_call[request.call.call_id] = request
 
     def decide(self, decision: ApprovalDecision, updated_args: JsonObject | None) -> bytes | None:
-        """Return the answer for stdin; None if no open request is for this call with these arguments."""
         request = self._by_call.get(decision.call_id)
         if request is None or not request.is_open:
             return None
@@ -50,13 +49,11 @@ class PermissionRequests:
         return deny_line(request.request_id, decision.notes or f"The answer is: {decision.decision}.")
 
     def withdraw(self, request_id: Any) -> PermissionRequest | None:
-        """Remove a request that the process has cancelled. Return None if it is not known."""
         call_ids = [call_id for call_id, item in self._by_call.items() if item.request_id == request_id]
         return self._by_call.pop(call_ids[0]) if call_ids else None
 
 
 def parse_requested_call(request: JsonObject) -> ToolCall | None:
-    """Return the call that needs permission; None if the request is not valid."""
     call_id = as_opaque_id(request.get("tool_use_id"))
     tool = as_name(request.get("tool_name"))
     args = request.get("input")

@@ -84,7 +84,6 @@ class UsageTotals:
         return Cost(total_cost=increase)
 
     def take_turn_usages(self, line: JsonObject) -> list[AgentUsage]:
-        """Return the usage of each model in the turn and store the new totals."""
         models = line.get("modelUsage")
         if not isinstance(models, dict):
             return []

@@ -8,7 +8,6 @@ from turnlog.parse.messages_api import bounded_text
 
 
 def parse_tool_result(call: ToolCall, block: JsonObject, denied: bool) -> ToolResult:
-    """Build the result of a call from a `tool_result` block. Text blocks become one text."""
     content = join_text_blocks(block.get("content"))
     if block.get("is_error") is not True:
         return ToolResult(call_id=call.call_id, tool=call.tool, ok=True, result=content)
@@ -23,7 +22,6 @@ def parse_tool_result(call: ToolCall, block: JsonObject, denied: bool) -> ToolRe
 
 
 def join_text_blocks(content: Any) -> Any:
-    """Return a list of text blocks as one text, and any other content unchanged."""
     if not isinstance(content, list) or not content:
         return content
     texts: list[str] = []

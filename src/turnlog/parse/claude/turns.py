@@ -59,13 +59,12 @@ class Turns:
 
     @property
     def current(self) -> CliAgent | None:
-        """The main agent of the latest turn; None between turns."""
+        """Return the main agent of the latest turn; None between turns."""
         if not self._open_turns:
             return None
         return next(reversed(self._open_turns.values())).agent
 
     def current_or_new(self) -> CliAgent:
-        """Return the main agent of the latest turn; begin a turn if there is none."""
         return self.current or self.begin({})
 
     def expect(self, uuid: str, message: SentMessage) -> None:
@@ -110,7 +109,7 @@ class Turns:
                     turn.answered_uuids.append(uuid)
 
     def turn_for_result(self, line: JsonObject) -> CliAgent:
-        """Return the main agent of the turn that a `result` line ends; begin a turn if there is none."""
+        """Return the main agent of the turn that a `result` line ends. Begin a turn if there is none."""
         self.current_or_new()
         uuids = set(parse_answered_uuids(line))
         for turn in self._open_turns.values():
@@ -149,7 +148,6 @@ class Turns:
             self._close_unanswered(uuid, "cancelled")
 
     def _turns_of(self, agent: CliAgent) -> list[OpenTurn]:
-        """Return the turn of a main agent in a list; a sub-agent has none."""
         return [turn for turn in self._open_turns.values() if turn.agent is agent]
 
     def _has_turn(self, uuid: str) -> bool:

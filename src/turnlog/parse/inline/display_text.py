@@ -13,7 +13,6 @@ MAX_HELD_SPACE_CHARS = 64  # a longer run of white space is no separator, but co
 
 
 def choose_separator(before: str | None, after: str) -> str:
-    """Return the run of white space with more line breaks; the later one on a tie."""
     if not before or (after and after.count("\n") >= before.count("\n")):
         return after
     return before
@@ -30,7 +29,6 @@ class DisplayText:
         self._output: list[str] = []
 
     def write(self, text: str) -> None:
-        """Show text, and hold back white space at its end."""
         self.code.feed(text)
         text = self.held_space + text
         # In a fence or a comment no element can follow.
@@ -46,7 +44,6 @@ class DisplayText:
         self.held_space = ""
 
     def end(self) -> None:
-        """Show the white space at the end of the text, unless an element was removed before it."""
         if self.removed_gap is None:
             self._emit(self.held_space)
 

@@ -64,7 +64,6 @@ class JsonObjectScanner:
         return at if token == "0" else at + 1
 
     def _match_bracket(self, token: str) -> bool:
-        """Open or close a bracket. Return False if it does not match or is too deep."""
         if token in _STATE_AFTER_COMMA:
             self._open_brackets.append(token)
             return len(self._open_brackets) <= MAX_DEPTH

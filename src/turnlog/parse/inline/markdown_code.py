@@ -37,7 +37,6 @@ class CodeTracker:
         return self.mode != "prose"
 
     def cancel_span(self) -> None:
-        """Treat the runs of backticks on this line as text: no run closes them."""
         self.mode = "prose"
         self.open_runs = []
 
@@ -59,7 +58,6 @@ class CodeTracker:
                 self._apply_token(match, match[0])
 
     def _start_line(self, start: str) -> None:
-        """Apply the start of a line: a newline, then a mark, the marker of a list item, or both."""
         token = start.lstrip(_LEAD)
         mark = token[:1]
         size = min(len(token), MAX_RUN_CHARS)
@@ -110,7 +108,7 @@ class CodeTracker:
             self.closed_count += mode == "comment"
 
     def _match_backticks(self, size: int) -> None:
-        """Close the first open run of this length and all after it; without one, the run may open a span."""
+        """Close the first open run of this length and all after it. Without one, the run may open a span."""
         # A line with another backtick is not the head of a fence.
         if self.mode == "head":
             self.closed_count += 1
@@ -158,7 +156,6 @@ class LineLookahead:
         return None
 
     def flush(self, size: int) -> bool:
-        """Return whether the index is in code if the text ends here, after `size` characters."""
         self.code_end = size
         if self._may_be_fence_head and not self._run_length:
             return True

@@ -104,7 +104,6 @@ class OpenMarker:
             self._parts = []
 
     def _finish(self) -> None:
-        """Parse the complete JSON. A marker that was too long has its reject already."""
         if self._state is MarkerState.SKIPPING:
             self._state = MarkerState.ENDED
             return

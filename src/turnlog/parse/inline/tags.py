@@ -84,7 +84,6 @@ class StrippedText(msgspec.Struct):
 
 
 def _parse_json_object(text: str) -> tuple[dict[str, Any], bytes] | None:
-    """Return a JSON object and its bytes, in the first dialect that fits; None if none does."""
     for repair in _QUOTE_REPAIRS:
         try:
             body = repair(text).encode()
@@ -242,7 +241,6 @@ class AgentStreamParser:
         return True
 
     def _defer_undecided(self, lookahead: LineLookahead, chunk: str) -> bool:
-        """Store a chunk unscanned if it is still open whether the waiting text is code."""
         self._pending_chars += len(chunk)
         if self._pending_chars > MAX_TAG_CHARS or lookahead.feed(chunk, 0, len(chunk)) is not None:
             return False
@@ -311,7 +309,6 @@ class AgentStreamParser:
         return at
 
     def _write(self, text: str) -> None:
-        """Show text, and remember it if it follows an element in a fence or comment that is still open."""
         self._display.write(text)
         if self._unclosed_code is None:
             return
@@ -322,7 +319,6 @@ class AgentStreamParser:
             self._unclosed_code_chars += len(text)
 
     def _write_code(self, text: str) -> None:
-        """Show an element that is code. It is refused later if the fence or comment around it never ends."""
         if self._unclosed_code is None and self._display.code.mode in MULTILINE_MODES:
             self._watch_unclosed_code("")
         self._write(text)
@@ -333,7 +329,6 @@ class AgentStreamParser:
         self._closed_count_before = self._display.code.closed_count
 
     def _complete_partial_opener(self, chunk: str) -> None:
-        """Check whether the chunk completes half an opener that was shown in code."""
         beginning = self._partial_opener
         joined = beginning + chunk[: self._openers.longest + 1]
         match = self._openers.find(joined)
@@ -343,7 +338,6 @@ class AgentStreamParser:
             self._watch_unclosed_code(beginning)
 
     def _reject_unclosed_code(self) -> None:
-        """Add a reject if an element was shown as code, but its fence or comment has no end."""
         if self._unclosed_code is None:
             return
         code = self._display.code
@@ -433,7 +427,6 @@ class AgentStreamParser:
         return end
 
     def _scan_paired(self, at: int) -> int:
-        """Look for the closing tag. Everything up to it is refused."""
         text = self._text
         stop = at + MAX_TAG_CHARS - self._tag.scanned_chars
         closer = text.find(END_TAG, at, stop)
@@ -470,7 +463,6 @@ class AgentStreamParser:
             self._reject_tag(event, raw)
 
     def _parse_event(self, raw: str) -> TagEvent | str:
-        """Return the event of a tag, or the reason of its reject."""
         end_token = self._tag.end_token
         if end_token == ">":
             return "paired"

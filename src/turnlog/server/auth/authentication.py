@@ -96,7 +96,6 @@ class AuthenticationCheck:
     async def _refuse_over_limit(
         self, principal: Principal, message: str, retry_after_s: float = 1.0
     ) -> Response:
-        """Return the refusal; wait before, if this principal has had many."""
         await self._rate_limiter.delay_refusal(principal, time.monotonic())
         return json_error(message, 429, {"retry-after": str(math.ceil(retry_after_s))})
 
@@ -122,7 +121,6 @@ class RequestCharge:
 
 
 def refuse_in_reserve(scope: Scope, identity: Identity | None) -> Response | None:
-    """Return the refusal if the connection is one that is reserved for operators and `/healthz`."""
     limit: ConnectionLimit | None = scope.get(RESERVE_KEY)
     if limit is None or get_route_path(scope) == HEALTH_PATH:
         return None
@@ -133,7 +131,6 @@ def refuse_in_reserve(scope: Scope, identity: Identity | None) -> Response | Non
 
 
 def is_expected_principal(scope: Scope, principal: Principal) -> bool:
-    """Return whether the caller is the principal that `Turnlog-Principal` names, if the header is there."""
     name = dict(scope["headers"]).get(PRINCIPAL_HEADER)
     return name is None or unquote(name.decode("latin-1")) == principal.name
 
@@ -151,7 +148,6 @@ def declared_body_bytes(scope: Scope) -> int:
 
 
 def get_identity(scope: Scope) -> Identity:
-    """Return the caller of a route that needs a sign-in."""
     identity: Identity = scope[IDENTITY_KEY]
     return identity
 
@@ -162,7 +158,7 @@ def get_identity_or_none(scope: Scope) -> Identity | None:
 
 
 def get_session_creator(scope: Scope) -> Principal:
-    """Return the caller; raise `Forbidden` for a guest, who has only the session it was invited to."""
+    """Return the caller. Raise `Forbidden` for a guest, who has only the session it was invited to."""
     principal = get_identity(scope).principal
     if is_guest(principal):
         raise Forbidden("guests do not make sessions: name the one you were invited to")

@@ -30,7 +30,6 @@ MAX_USED_CODES = 1024  # used sign-in codes that are stored until they expire
 
 
 def is_guest(principal: Principal) -> bool:
-    """Return whether a principal became a member by a link, without a sign-in of its own."""
     return principal.name.startswith(GUEST_PREFIX)
 
 
@@ -97,7 +96,6 @@ TokenVerifier = Callable[[str, float], "Identity | Awaitable[Identity | None] | 
 
 
 def reject_token(token: str, now_s: float) -> Identity | None:
-    """Reject every token that is not one of the server's own."""
     return None
 
 
@@ -112,7 +110,7 @@ class BuiltinAuth:
         start_id: str = "",
         revoked_cookies: RevokedCookies | None = None,
     ) -> None:
-        """`start_id` is that of a running server, for a process that makes codes for it."""
+        """Make codes for the running server that `start_id` names. Without one, this is a new server."""
         self._key = key
         self._tokens = dict(tokens or {})
         self._by_tokens = tokens is not None or verify is not reject_token
@@ -162,7 +160,6 @@ class BuiltinAuth:
         return not self._revoked_cookies.is_revoked(cookie.name, cookie.id, cookie.made_ms)
 
     def is_still_valid(self, identity: Identity) -> bool:
-        """Return whether the cookie or token that a stream began with would be accepted now."""
         if identity.cookie is not None and not self._is_cookie_valid(identity.cookie):
             return False
         return not identity.token_hash or self._tokens.get(identity.token_hash) == identity.principal
@@ -193,7 +190,7 @@ class BuiltinAuth:
         return self.sign(cookie), until - int(now_s)
 
     async def revoke_cookie(self, text: str, now_s: float) -> None:
-        """Revoke a cookie for good; ignore a text that is not a valid cookie of this server."""
+        """Revoke a cookie for good. Ignore a text that is not a valid cookie of this server."""
         cookie = self.verify_signed(text, now_s)
         if isinstance(cookie, Cookie):
             until = int(now_s + COOKIE_LIFETIME_S) + 1
@@ -205,7 +202,7 @@ class BuiltinAuth:
         return self.sign(SignInCode(until, self.start_id, secrets.token_urlsafe(16), session_id))
 
     def make_invite_id(self, session_id: str, roles: Iterable[str], by: str, key: str | None) -> str:
-        """Return the id of a new invite; under an idempotency key always the same id."""
+        """Return the id of a new invite. Under an idempotency key it is always the same id."""
         if not key:
             return "inv_" + secrets.token_hex(16)
         text = "\0".join(["invite", session_id, *roles, by, key])
@@ -264,7 +261,7 @@ def b64url_encode(data: bytes) -> str:
 
 
 def b64url_decode(text: str) -> bytes:
-    """Decode a text of `b64url_encode`; raise ValueError for every other spelling of the same bytes."""
+    """Decode a text of `b64url_encode`. Raise ValueError for every other spelling of the same bytes."""
     data = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
     if b64url_encode(data) != text:
         raise ValueError("not canonical base64url")

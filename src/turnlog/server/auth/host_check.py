@@ -39,7 +39,6 @@ class HostOriginCheck:
 
 
 def find_origin_error(method: str, headers: dict[bytes, bytes], host: str) -> str | None:
-    """Return why the request must come from a page of another site, or None."""
     origin = headers.get(b"origin", b"").decode("latin-1")
     is_web_origin = origin.startswith(("http://", "https://"))
     if origin and not (is_web_origin and is_same_host(origin, host)):

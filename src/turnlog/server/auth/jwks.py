@@ -93,7 +93,7 @@ class RemoteKeys:
 
 
 def check_jwks_url(url: str) -> str:
-    """Return the address; raise `CallerError` if keys may not be fetched from it."""
+    """Return the address. Raise `CallerError` if keys may not be fetched from it."""
     if not is_allowed_url(url):
         raise CallerError(f"expected jwks_url to begin with https://, got {quote(url)}")
     return url

@@ -109,7 +109,6 @@ class JwtVerifier:
         self._roles = check_role_map(roles)
 
     def verify(self, token: str, key: Any, now_s: float) -> Identity | None:
-        """Return the identity of a token, or None if it is not valid now."""
         if len(token) > MAX_TOKEN_CHARS:
             return None
         try:
@@ -183,7 +182,6 @@ class JwksTokens:
 
 
 def load_jwt_tokens(file: Path) -> JwtTokens | JwksTokens:
-    """Build the verifier that a configuration file, TOML or JSON, describes."""
     decode = msgspec.json.decode if file.suffix == ".json" else msgspec.toml.decode
     try:
         config = decode(file.read_bytes(), type=JwtConfig)
@@ -210,7 +208,7 @@ def load_jwt_tokens(file: Path) -> JwtTokens | JwksTokens:
 
 
 def make_provider_prefix(name: str) -> str:
-    """Return the prefix of the names of a provider's principals; raise `CallerError` for an invalid name."""
+    """Return the prefix of the names of a provider's principals. Raise `CallerError` for an invalid name."""
     if not is_convertible(name, Role) or name == LOCAL.name:
         raise CallerError(
             "expected a name of small letters, digits, _ and - that begins with a letter for the provider, "
@@ -220,7 +218,7 @@ def make_provider_prefix(name: str) -> str:
 
 
 def check_role_map(roles: Mapping[str, str]) -> dict[str, str]:
-    """Return a copy of the map; raise `CallerError` if a value is not a server role."""
+    """Return a copy of the map. Raise `CallerError` if a value is not a server role."""
     for role in roles.values():
         if role not in SERVER_ROLES:
             raise CallerError(f"expected roles to map to {format_server_roles()}, got {quote(role)}")
@@ -228,7 +226,7 @@ def check_role_map(roles: Mapping[str, str]) -> dict[str, str]:
 
 
 def key_type_of(algorithms: Sequence[str]) -> str:
-    """Return the type of key that all algorithms take; raise `CallerError` if there is not one."""
+    """Return the type of key that all algorithms take. Raise `CallerError` if there is not one."""
     unknown = [name for name in algorithms if name not in KEY_TYPE_BY_ALGORITHM]
     kinds = {KEY_TYPE_BY_ALGORITHM[name] for name in algorithms if name in KEY_TYPE_BY_ALGORITHM}
     if unknown or isinstance(algorithms, str):
@@ -241,7 +239,7 @@ def key_type_of(algorithms: Sequence[str]) -> str:
 
 
 def load_verification_key(key: bytes, key_type: str) -> Any:
-    """Parse a key; raise `CallerError` if it is of another type or too weak."""
+    """Parse a key. Raise `CallerError` if it is of another type or too weak."""
     if key_type == "secret":
         if len(key) < MIN_SECRET_BYTES or b"-----BEGIN" in key:
             raise CallerError(f"expected a secret of at least {MIN_SECRET_BYTES} bytes, not a key in PEM")
@@ -257,7 +255,7 @@ def load_verification_key(key: bytes, key_type: str) -> Any:
 
 
 def check_public_key(public: Any, key_type: str) -> Any:
-    """Return the key; raise `CallerError` if it is of another type or too weak."""
+    """Return the key. Raise `CallerError` if it is of another type or too weak."""
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
     key_classes = {

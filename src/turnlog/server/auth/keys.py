@@ -31,7 +31,10 @@ class TokenEntry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load_or_create_key(log_url: str) -> bytes:
-    """Return the key of a log, from a file beside it. Create the file if needed; a log in memory has none."""
+    """Return the key of a log, from a file beside it that is created if needed. Raise `CallerError`.
+
+    A log in memory has no file: its key is new in each process.
+    """
     file = log_sibling_path(log_url, ".key")
     if file is None:
         return secrets.token_bytes(KEY_BYTES)
@@ -51,7 +54,7 @@ def log_sibling_path(log_url: str, suffix: str) -> Path | None:
 
 
 def create_key(file: Path) -> bytes:
-    """Write a new key and return it. Of two processes one wins; the file is never incomplete."""
+    """Write a new key and return it. Of two processes one wins. The file is never incomplete."""
     with write_private_temp_file(file, secrets.token_bytes(KEY_BYTES)) as name, suppress(FileExistsError):
         os.link(name, file)
     return read_key(file)
@@ -65,7 +68,6 @@ class RunningServer(msgspec.Struct):
 
 
 def write_server_file(log_url: str, server: RunningServer) -> None:
-    """Write the server's address beside the log, for commands that need it."""
     file = log_sibling_path(log_url, ".server")
     if file is None:
         return
@@ -89,7 +91,7 @@ def delete_server_file(log_url: str) -> None:
 
 
 def read_key(file: Path) -> bytes:
-    """Return the key in a file; raise `CallerError` if it is not a key, or if others can read it."""
+    """Return the key in a file. Raise `CallerError` if it is not a key, or if others can read it."""
     if file.stat().st_mode & 0o077:
         raise CallerError(f"{file} can be read by others: make it private (chmod 600 {file.name})")
     key = file.read_bytes()
@@ -99,7 +101,6 @@ def read_key(file: Path) -> bytes:
 
 
 def read_token_entries(file: Path) -> dict[str, Principal]:
-    """Return the principals of a token file, by the hash of their token."""
     try:
         entries = msgspec.json.decode(file.read_bytes(), type=dict[str, TokenEntry])
     except OSError as error:

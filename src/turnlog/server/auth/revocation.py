@@ -51,7 +51,7 @@ class RevokedCookies:
         return cutoff is not None and made_ms <= cutoff.made_ms
 
     async def revoke(self, name: str, cookie_id: str, until: int, now_s: float) -> None:
-        """Revoke a cookie at once; return when the record is on the disk.
+        """Revoke a cookie at once. Return when the record is on the disk.
 
         At `until` every cookie that the principal has now will have expired. Raise `StoreError` if the record
         cannot be written: then the cookie is revoked until the server stops.

@@ -55,7 +55,6 @@ class ConnectionLimit:
         self._idle.pop(connection, None)
 
     def record_refusal(self, now_s: float) -> None:
-        """Count a refusal; log the number of refusals at most once per `LOG_INTERVAL_S`."""
         self._refused_count += 1
         if now_s >= self._next_log_s:
             log.warning(
@@ -68,7 +67,6 @@ class ConnectionLimit:
 
 
 def compute_bounds(files: int) -> ConnectionBounds:
-    """Return the bounds for a process with this limit of open files: 80 % of it, and a reserve."""
     with_reserve = files - max(MIN_OTHER_FILES, files // 10)
     reserve = max(MIN_RESERVE_CONNECTIONS, files // 20)
     without_reserve = min(files * 80 // 100, with_reserve - reserve)
@@ -76,7 +74,7 @@ def compute_bounds(files: int) -> ConnectionBounds:
 
 
 def raise_file_limit() -> int:
-    """Raise the soft limit of open files up to `MAX_OPEN_FILES`; return the limit that holds then."""
+    """Raise the soft limit of open files up to `MAX_OPEN_FILES`. Return the limit that holds then."""
     try:
         import resource  # not at the top: Windows does not have it
     except ImportError:

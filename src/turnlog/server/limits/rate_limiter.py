@@ -47,7 +47,6 @@ class TokenBuckets:
         self._levels: dict[str, tuple[float, float]] = {}  # level and time, least recently used first
 
     def wait_s(self, name: str, amount: float, rate: Rate, now_s: float) -> float:
-        """Return the seconds until the bucket holds `amount`; 0 if it does now."""
         missing = amount - self._level_at(name, rate, now_s)
         return max(0.0, missing / rate.per_s)
 
@@ -146,7 +145,6 @@ class RateLimiter:
         self._admit_next(name)
 
     def _admit_next(self, name: str) -> None:
-        """Admit the request that has waited longest; skip those whose peer has left."""
         waiting = self._waiting.get(name, ())
         while waiting:
             admitted = waiting.popleft()
@@ -155,7 +153,6 @@ class RateLimiter:
                 return
 
     async def delay_refusal(self, principal: Principal, now_s: float) -> None:
-        """Count a refusal; wait `REFUSAL_DELAY_S` if the principal has had many."""
         name = principal.name
         wait_s = self._refusals.wait_s(name, 1, REFUSAL_RATE, now_s)
         self._refusals.consume(name, 0 if wait_s else 1, REFUSAL_RATE, now_s)
@@ -177,7 +174,7 @@ class RateLimiter:
             raise ReadLimitExceeded("too many bytes were read, wait a little", wait_s)
 
     def charge_read(self, principal: Principal, size_bytes: int, now_s: float) -> float:
-        """Take bytes that were read; return the seconds to wait before the next read.
+        """Take bytes that were read. Return the seconds to wait before the next read.
 
         A response that has begun may overdraw the budget by its burst before it has to wait.
         """
@@ -205,7 +202,7 @@ class RateLimiter:
     # Sessions and streams
 
     def consume_session(self, principal: Principal, now_s: float) -> None:
-        """Take one new session; raise `TooManySessions` if the hour's sessions are used up."""
+        """Take one new session. Raise `TooManySessions` if the hour's sessions are used up."""
         if principal.is_operator:
             return
         rate = self._limits.new_sessions
@@ -218,7 +215,6 @@ class RateLimiter:
         return self._streams.get(principal.name, 0) < self._limits.allowance_of(principal).streams
 
     def acquire_stream(self, principal: Principal) -> bool:
-        """Take one stream; return False if the principal has none left."""
         if not self.has_free_stream(principal):
             return False
         self._streams[principal.name] = self._streams.get(principal.name, 0) + 1
@@ -230,7 +226,7 @@ class RateLimiter:
 
 
 def decrement_count(counts: dict[str, int], name: str) -> None:
-    """Subtract one; remove the name at 0, so that the table does not grow."""
+    """Subtract one. Remove the name at 0, so that the table does not grow."""
     counts[name] -= 1
     if not counts[name]:
         del counts[name]

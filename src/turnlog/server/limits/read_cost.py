@@ -19,11 +19,10 @@ class ReadMeter:
         self._principal = principal
 
     def check_budget(self) -> None:
-        """Raise `ReadLimitExceeded` if the budget is overdrawn."""
         self._rate_limiter.check_read(self._principal, time.monotonic())
 
     def charge(self, size_bytes: int) -> None:
-        """Take bytes that were read; a response that has begun is sent whole."""
+        """Take bytes that were read. A response that has begun is sent whole."""
         self._rate_limiter.charge_read(self._principal, size_bytes, time.monotonic())
 
     async def charge_and_wait(self, size_bytes: int) -> None:

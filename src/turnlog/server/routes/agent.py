@@ -91,7 +91,6 @@ class AgentRoutes:
         ]
 
     async def run(self, request: Request) -> EventStreamResponse:
-        """Send a prompt and stream its turn. Results of calls that the prompt cancelled come first."""
         sessions = self._access.sessions
         self._stream.streams.check_quota(get_identity(request.scope))
         body = await read_json_body(request, RunBody, MAX_PROMPT_BODY_BYTES)

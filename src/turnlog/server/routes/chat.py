@@ -116,7 +116,7 @@ class ChatRoutes:
 
 
 def to_client_event(membership: Membership, index: int, event: DirectEvent, key: str | None) -> ClientEvent:
-    """Return the event under its full name; raise `BadInput` if the application does not declare it."""
+    """Return the event under its full name. Raise `BadInput` if the application does not declare it."""
     vocabulary = membership.app.vocabulary
     event_type = None
     if vocabulary is not None:

@@ -139,7 +139,6 @@ class DocumentRoutes:
 
 
 async def join_lines_in_chunks(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the lines, each ended by LF, in chunks of about `EXPORT_CHUNK_BYTES`."""
     parts: list[bytes] = []
     size_bytes = 0
     async for line in lines:

@@ -8,7 +8,7 @@ MAX_IDEMPOTENCY_KEY_CHARS = 256
 
 
 def check_idempotency_key(key: str | None) -> str | None:
-    """Return the key, or None if the request has none; raise `BadInput` if it is empty or too long."""
+    """Return the key, or None if the request has none. Raise `BadInput` if it is empty or too long."""
     if key is not None and not 0 < len(key) <= MAX_IDEMPOTENCY_KEY_CHARS:
         raise BadInput(
             f"expected an Idempotency-Key of 1 to {MAX_IDEMPOTENCY_KEY_CHARS} characters, got {len(key)}"

@@ -107,7 +107,6 @@ class ServerInfoRoutes:
         return json_response(AppsResponse(infos))
 
     async def get_metrics(self, request: Request) -> Response:
-        """Send the counters of all sessions, to operators only."""
         if not get_identity(request.scope).principal.is_operator:
             raise Forbidden("only operators may read the metrics")
         health = self._access.sessions.log.health

@@ -83,7 +83,7 @@ class SignIn:
     """The routes of sign-in and links."""
 
     def __init__(self, auth: Authenticator, access: SessionAccess, end_streams: Callable[[], None]) -> None:
-        """`end_streams` ends the streams of readers whose sign-in is not valid any more."""
+        """Call `end_streams` when a sign-in ends: it ends the streams of readers without a valid one."""
         self._auth = auth
         self._access = access
         self._end_streams = end_streams
@@ -221,7 +221,7 @@ class SignIn:
         return json_response(LinkResponse(path, invite_id), 201, NO_STORE_HEADERS)
 
     def _builtin_auth(self) -> BuiltinAuth:
-        """Return the server's own sign-in; raise `NotFound` if the host application has another one."""
+        """Return the server's own sign-in. Raise `NotFound` if the host application has another one."""
         if not isinstance(self._auth, BuiltinAuth):
             raise NotFound("this server uses an external sign-in")
         return self._auth
@@ -308,7 +308,6 @@ def check_session_roles(roles: tuple[str, ...]) -> None:
 
 
 def find_name_error(name: str) -> str:
-    """Return why a guest cannot have this name, or ""."""
     if not name:
         return "Please enter your name."
     if len(name) > MAX_GUEST_NAME_CHARS or len(name.encode(errors="replace")) > MAX_NAME_BYTES:

@@ -78,7 +78,7 @@ class StateRoutes:
         return json_response(StateResponse(models.seq, models.state, misfits=misfits, **included))
 
     async def _check_is_stored(self, session_id: str, seq: int) -> None:
-        """Raise `CursorGone` for a seq that was pruned; a seq below 0 is the start of the session."""
+        """Raise `CursorGone` for a seq that was pruned. A seq below 0 is the start of the session."""
         if seq >= 0 and not await self._access.sessions.log.has_event(session_id, seq):
             raise CursorGone(f"seq {seq} is not kept any more")
 
@@ -92,7 +92,7 @@ def parse_include(query: QueryParams) -> list[str]:
 
 
 def parse_at_seq(query: QueryParams, record: SessionRecord) -> int | None:
-    """Return the seq that `at` names, or None for now; raise `CursorGone` for one the log does not have."""
+    """Return the seq that `at` names, or None for now. Raise `CursorGone` for one the log does not have."""
     text = query.get("at")
     if not text:
         return None

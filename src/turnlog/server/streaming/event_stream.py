@@ -143,7 +143,6 @@ class EventStreamRoute:
         return self.streams.make_response(source, identity, memberships)
 
     async def _find_memberships(self, request: Request) -> list[Membership]:
-        """Return the caller's memberships in the sessions it names, or that in its default session."""
         query = request.query_params
         sessions = self._access.sessions
         request.scope[SESSION_KEY] = query.get("session", "")[:80]
@@ -326,7 +325,6 @@ class EventStreamRoute:
     async def _may_see_turn(
         self, membership: Membership, trace: str, bounds: tuple[int, int | None] | None, tree: Tree
     ) -> bool:
-        """Return whether the turn exists in a channel that the member may see."""
         if bounds is None:
             queued = tree.queued_turns.get(trace)
             return queued is not None and membership.may_see(queued.scope.channel)

@@ -27,12 +27,10 @@ _ID_LINE = re.compile(rb"^id: ([^\n]*)$", re.MULTILINE)
 
 
 def position_of(cursor: Cursor) -> FramePosition:
-    """Return the position of the last frame that a cursor has seen; without a chunk the whole event."""
     return cursor.seq, math.inf if cursor.chunk is None else cursor.chunk
 
 
 def cursor_line(seq: int, epoch: str) -> bytes:
-    """Return a frame without data, which only moves the reader's cursor."""
     return f"id: {Cursor(seq, epoch)}\n\n".encode()
 
 

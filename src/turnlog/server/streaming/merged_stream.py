@@ -55,7 +55,6 @@ class MergedStream:
             self._pending_pages[asyncio.ensure_future(anext(source))] = index
 
     async def _next_pages(self, timeout_s: float) -> list[tuple[int, bytes]]:
-        """Wait for a page of any session. Return the pages with their indexes; none after the timeout."""
         done, _ = await asyncio.wait(
             self._pending_pages, timeout=max(0.0, timeout_s), return_when=asyncio.FIRST_COMPLETED
         )

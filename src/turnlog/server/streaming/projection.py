@@ -215,7 +215,6 @@ class DialectProjection:
         return self._window_bytes
 
     def _has_passed_events(self, seen: FramePosition, sent_seq: int) -> bool:
-        """Return whether there are events after `sent_seq`, and none of those after `seen` has a frame."""
         return seen >= self._window_start and self._last_seq > sent_seq and not self._frames_after(seen)
 
     def _cursor_line(self) -> bytes:

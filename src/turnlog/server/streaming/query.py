@@ -68,12 +68,10 @@ def resolve_cursor(text: str, record: SessionRecord) -> Cursor:
 
 
 def last_complete_seq(at: Cursor) -> int:
-    """Return the last seq of which every frame was seen. A chunk of another dialect does not count."""
     return at.seq if at.chunk is None else at.seq - 1
 
 
 def reset_reason(at: Cursor, record: SessionRecord) -> str | None:
-    """Return why the log cannot continue a cursor, or None if it can."""
     if at.epoch is not None and at.epoch != record.epoch:
         return "epoch"
     if at.seq > record.last:
@@ -84,7 +82,7 @@ def reset_reason(at: Cursor, record: SessionRecord) -> str | None:
 
 
 def resolve_resume_seq(at: Cursor, record: SessionRecord) -> int:
-    """Return the seq after which a response without `reset` events begins; raise `CursorGone`."""
+    """Return the seq after which a response without `reset` events begins. Raise `CursorGone`."""
     reason = reset_reason(at, record) if at.seq >= 0 else None
     if reason is not None:
         log_range = f"{record.first} to {record.last} of epoch {record.epoch}"

@@ -61,7 +61,7 @@ class FrameSource(Protocol):
     """A source of SSE pages."""
 
     def deliver(self, sink: FrameSink) -> Awaitable[None]:
-        """Call the sink with each page. An empty page stands for a heartbeat."""
+        """Call the sink with each page. An empty page is a heartbeat."""
 
 
 class IteratorSource:
@@ -102,7 +102,6 @@ class StreamRegistry:
         limits: Limits,
         is_still_valid: Callable[[Identity], bool] = lambda _: True,
     ) -> None:
-        """`is_still_valid` returns whether the cookie or token of a reader is still accepted."""
         self._access = access
         self._is_still_valid = is_still_valid
         self._max_stream_age_s = limits.max_stream_age_s
@@ -128,7 +127,7 @@ class StreamRegistry:
 
     @contextmanager
     def count_stream(self, identity: Identity) -> Iterator[None]:
-        """Count a long response as one of its caller's streams; raise `TooManyStreams` if none is left."""
+        """Count a long response as one of its caller's streams. Raise `TooManyStreams` if none is left."""
         if not self.rate_limiter.acquire_stream(identity.principal):
             raise too_many_streams_error()
         try:
@@ -141,7 +140,7 @@ class StreamRegistry:
             stream.end()
 
     def on_roles_changed(self, session_id: str, payload: SessionMember) -> None:
-        """End the streams of a member whose roles have changed; it reconnects if it still may read."""
+        """End the streams of a member whose roles have changed. Its client reconnects if it still may."""
         for stream in self._open_streams:
             for snapshot in stream.role_snapshots:
                 is_member = snapshot.session_id == session_id and snapshot.principal.name == payload.principal
@@ -275,7 +274,6 @@ class EventStreamResponse:
     def _open_writer(
         self, connection: StreamConnection | None, receive: Receive, send: Send
     ) -> asyncio.Task[None] | None:
-        """Set how pages are written. Return the task that waits for the disconnect, if one is needed."""
         if connection is not None:
             self._write = connection.write
             connection.on_disconnect(self.end)
@@ -286,7 +284,7 @@ class EventStreamResponse:
         return disconnect_task
 
     def end(self) -> None:
-        """Cancel the stream; a stream that has ended stays as it is."""
+        """Cancel the stream. A stream that has ended stays as it is."""
         if not self._is_ended:
             self._is_ended = True
             self._task.cancel()
@@ -310,7 +308,6 @@ def too_many_streams_error() -> TooManyStreams:
 
 
 def asgi_write(send: Send, body: bytes) -> Drain:
-    """Write a part of the body on a server that offers no connection: it is sent when it is awaited."""
     return partial(send, {"type": "http.response.body", "body": body, "more_body": True})
 
 

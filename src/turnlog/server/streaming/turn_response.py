@@ -107,7 +107,6 @@ class TurnResponse:
                     beat_s = clock()
 
     async def _frames_for(self, row: Row, seen: FramePosition) -> list[bytes]:
-        """Apply one event to the tree and the dialect; return its frames after the position `seen`."""
         envelope = decode_envelope(envelope_json(row))
         payload = self._membership.app.catalog.decode_payload(envelope)
         self.tree.apply(envelope, payload)
@@ -136,7 +135,6 @@ class TurnResponse:
 
 
 def with_heartbeats(frames: Frames, dialect_request: DialectRequest, session_id: str, at: Cursor) -> Frames:
-    """Return the frames with the dialect's own heartbeats; the same frames if it has none."""
     definition = dialect_request.definition
     if definition is None or definition.encode_heartbeat is None:
         return frames
@@ -146,7 +144,6 @@ def with_heartbeats(frames: Frames, dialect_request: DialectRequest, session_id:
 async def insert_heartbeats(
     frames: Frames, encode_heartbeat: HeartbeatEncoder, session_id: str, seq: int
 ) -> Frames:
-    """Yield the pages; instead of an empty one a heartbeat with the seq that the reader has reached."""
     async with aclosing(frames):
         async for page in frames:
             cursor = last_cursor(page)
@@ -158,7 +155,6 @@ async def insert_heartbeats(
 async def make_dialect(
     log: Log, membership: Membership, dialect_request: DialectRequest, start_seq: int
 ) -> Dialect:
-    """Return a dialect that begins at a seq, with the history before it that this member may see."""
     if not dialect_request.options.stream_meta_history_and_tool_results:
         return dialect_request.create_dialect(no_history)
 

@@ -14,7 +14,6 @@ def to_json_text(value: object) -> str:
 
 
 def chunk_json(type: str, agent: str, value: object) -> list[bytes]:
-    """Return the messages of `blocks` that carry a JSON value as their payload."""
     return chunk(type, agent, to_json_text(value))
 
 
@@ -28,7 +27,6 @@ def call_args(payload: ToolCall) -> Any:
 
 
 def result_text_with_images(payload: ToolResult) -> str:
-    """Return the addresses of the images, then the result or the error message, one per line."""
     text = payload.error.message if payload.error and not payload.ok else result_text(payload)
     return "\n".join([*(image.src for image in payload.images), text])
 

@@ -69,7 +69,6 @@ class Completion:
         self.calls.append({"id": payload.call_id, "type": "function", "function": function})
 
     def message(self) -> dict[str, Any]:
-        """Return the reply in the form of a chat completion."""
         return {"content": "".join(self.text_pieces), "role": "assistant", "tool_calls": self.calls or None}
 
     def metadata(self) -> dict[str, Any]:
@@ -105,14 +104,12 @@ class AgenticAgentState:
             self.write("completion_start", {})
 
     def start_completion_for(self, payload: Any) -> None:
-        """Start a completion if the payload is model output: it has a block or message id."""
         if payload.block_id or payload.message_id:
             self.start_completion()
 
     def end_completion(
         self, usage: AgentUsage | None = None, retracted_pieces: int = 0, **metadata: object
     ) -> None:
-        """End the open completion, if there is one."""
         completion = self.completion
         if completion is None:
             return
@@ -323,7 +320,6 @@ CONVERTERS: dict[type, Callable[[Agentic, AgenticAgentState, Envelope, Any], Non
 
 
 def is_foreign_event(envelope: Envelope, payload: Payload | UnknownPayload) -> bool:
-    """Return whether an event belongs to an application or to the team."""
     if envelope.type in CORE.types:
         return False
     is_newer = isinstance(payload, UnknownPayload) and envelope.type.partition(".")[0] in CORE_FAMILIES
@@ -337,7 +333,6 @@ def question_text(call: AwaitedCall) -> str:
 
 
 def completion_usage(payload: AgentUsage | None) -> dict[str, Any]:
-    """Return the usage of a completion; zeros for what is unknown."""
     if payload is None:
         return {"model": "", "cost": 0, "input_tokens": 0, "output_tokens": 0, "elapsed_time": 0}
     return {

@@ -59,5 +59,5 @@ DialectFactory = Callable[[DialectOptions, HistoryLookup], Dialect]
 
 
 def no_history(agent_id: str) -> list[Message]:
-    """The history lookup for readers that did not request histories: always empty."""
+    """Return no messages, for readers that did not request histories."""
     return []

@@ -136,7 +136,6 @@ class Blocks:
     def _final_event(
         self, kind: str, agent: str, tracker: BlockTracker, payload: AssistantMessage | AssistantThinking
     ) -> list[bytes]:
-        """Return the end of a streamed block, or the whole text of one that was not streamed."""
         block = tracker.finish(payload.block_id)
         if block is not None and block.has_started:
             return encode_ends(agent, [block])
@@ -214,7 +213,6 @@ def encode_ends(agent: str, blocks: Iterable[OpenBlock]) -> list[bytes]:
 
 
 def encode_tool_result(agent: str, payload: ToolResult) -> list[bytes]:
-    """Return the result of a tool that this side ran. Images follow its text, before the final message."""
     text = result_text(payload)
     names: dict[str, Any] = {"id": payload.call_id, "name": payload.tool}
     if not payload.images:

@@ -32,7 +32,6 @@ class AgentMetaBuilder:
     def build_init(
         self, agent_id: str, payload: AgentStart, format: Literal["json", "xml", "raw"]
     ) -> JsonObject:
-        """Return the value of `meta_init`."""
         meta = {
             "format": format,
             "user_query": format_user_query(payload),
@@ -60,7 +59,6 @@ class AgentMetaBuilder:
         }
 
     def _history_fields(self, key: str, agent_id: str) -> JsonObject:
-        """Return the newest messages under a key, and how many older ones are left out, if any are."""
         messages = self.history(agent_id)
         newest: list[JsonObject] = []
         left_bytes = MAX_HISTORY_BYTES
@@ -117,7 +115,6 @@ def format_size_label(size_bytes: int | None) -> str:
 
 
 def awaited_calls(payload: ToolAwait) -> list[JsonObject]:
-    """Return the calls that the page must answer."""
     return [{"tool_use_id": call.call_id, "name": call.tool, "input": call.args} for call in payload.calls]
 
 

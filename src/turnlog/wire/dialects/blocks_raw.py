@@ -141,7 +141,6 @@ class RawAgentState:
         self.write("message_start", message=message)
 
     def start_block(self, event_id: str, block_id: str | None, content: JsonObject) -> int:
-        """Open a content block and return its index."""
         self.start_message(event_id)
         index = self.open_message.block_count
         self.open_message.block_count += 1
@@ -150,8 +149,6 @@ class RawAgentState:
         return index
 
     def write_text_deltas(self, index: int, name: str, text: str) -> None:
-        """Write a text in deltas of bounded size. `name` is the key of the text in a delta."""
-
         def encode_piece(piece: str) -> bytes:
             delta = {"type": DELTA_TYPES[name], name: piece}
             return self.encode("content_block_delta", index=index, delta=delta)
@@ -177,7 +174,6 @@ class RawAgentState:
         final_deltas: Iterable[JsonObject] = (),
         whole_content: JsonObject | None = None,
     ) -> None:
-        """Write a content block at once: its texts by the name of their delta, then the final deltas."""
         index = self.start_block(event_id, block_id, content)
         for name, text in texts.items():
             self.write_text_deltas(index, name, text)
@@ -190,7 +186,6 @@ class RawAgentState:
                 block.index = None
 
     def finish_message(self, reason: str | None) -> None:
-        """End the open message, if there is one."""
         message = self.open_message
         self.open_message = OpenRawMessage()
         if message.is_open:
@@ -316,7 +311,6 @@ class BlocksRaw:
         final_deltas: list[JsonObject],
         whole_content: JsonObject | None = None,
     ) -> None:
-        """End a streamed block, or write a block whose deltas were not sent."""
         block = agent.tracker.finish(payload.block_id)
         if block is not None and block.index is not None:
             agent.end_block(block.index, final_deltas, whole_content)
@@ -361,7 +355,6 @@ class BlocksRaw:
         self._write_tags(encode_xml_await(agent.name, payload))
 
     def _finish_calls(self, agent: RawAgentState) -> None:
-        """End the message that has the calls: results follow it."""
         if agent.open_message.has_calls:
             agent.finish_message("tool_use")
 

@@ -125,12 +125,10 @@ class BlocksXml:
     def _write_element(
         self, agent: XmlAgentState, tag: str, attributes: dict[str, str], body: list[bytes] | None = None
     ) -> None:
-        """Close the open tag and write an outer element."""
         self._close_tag()
         self._parts += encode_element(agent.name, tag, attributes, body)
 
     def _write_text(self, agent: XmlAgentState, block_id: str, block: OpenBlock, text: str) -> None:
-        """Write a piece of a block, after its tag if another one is open."""
         if self._open_tag != (agent.name, block_id, block.kind):
             self._close_tag()
             attributes = {"agent": agent.name}
@@ -201,7 +199,6 @@ class BlocksXml:
     def _final_event(
         self, agent: XmlAgentState, kind: str, payload: AssistantMessage | AssistantThinking
     ) -> None:
-        """Write the whole text, unless its deltas were written."""
         block = agent.tracker.finish(payload.block_id)
         if payload.text and not (block is not None and block.has_started):
             self._write_text(agent, payload.block_id or "", OpenBlock(kind), payload.text)
@@ -297,7 +294,6 @@ def encode_xml_error(agent: str, payload: SessionError) -> list[bytes]:
 
 
 def encode_citation(citation: Citation) -> list[bytes]:
-    """Return one citation with every field that is set."""
     attributes: dict[str, Any] = {"type": citation.type}
     for key, value in msgspec.to_builtins(citation).items():
         if key not in OMITTED_FIELDS:
@@ -385,7 +381,6 @@ def cdata_section(text: str) -> str:
 
 
 def split_to_fit(text: str, encode: Callable[[str], bytes]) -> list[bytes]:
-    """Return a text in encoded pieces that fit into a message each. A piece that does not fit is halved."""
     pieces: list[bytes] = []
     for start in range(0, len(text), MAX_SLICE_CHARS):
         pieces += bisect_to_fit(text[start : start + MAX_SLICE_CHARS], encode)
@@ -401,7 +396,6 @@ def bisect_to_fit(text: str, encode: Callable[[str], bytes]) -> list[bytes]:
 
 
 def pack_messages(parts: list[bytes]) -> list[bytes]:
-    """Join neighbouring parts into messages, as many as fit into each."""
     messages: list[bytes] = []
     for part in parts:
         if messages and len(messages[-1]) + len(part) <= MAX_MESSAGE_BYTES:
