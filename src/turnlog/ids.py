@@ -46,3 +46,8 @@ def new_epoch() -> str:
     """
     digits = os.urandom(4).hex()
     return chr(ord("g") + int(digits[0], 16)) + digits[1:]
+
+
+def new_process_id() -> str:
+    """Return a name for this process that no other process has had."""
+    return os.urandom(8).hex()

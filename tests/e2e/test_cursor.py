@@ -137,7 +137,7 @@ def test_page_after_end_that_is_cut_before_its_first_event_gets_the_events_of_th
     async def append_meanwhile(session: str) -> int:
         log = await open_log(f"sqlite:///{tmp_path}/log.db")
         event = make_event(SessionTitle(title="while the server was down"), "meanwhile", Scope())
-        [seq] = await log.append(session, [event])
+        [seq] = (await log.append(session, [event])).seqs
         await log.close()
         return seq
 

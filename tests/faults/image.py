@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.sample import turn
+from tests.support.transact import transact
 from turnlog.errors import NotFound, SessionDamaged, StoreError
 from turnlog.log import Damage, Log, Row, SessionRecord, SqliteStore, envelope_json
 from turnlog.wire.sse import Decoder
@@ -83,7 +84,7 @@ async def closed(image: Image, folder: Path) -> Image:
 async def create(log: Log, session: str) -> None:
     """A session with a given epoch: the same image every time."""
     head = SessionRecord(session, epoch=f"e{session}", app="faults", created_ms=NOW_MS)
-    await log.transact(lambda store: store.put_record(head))
+    await transact(log, lambda store: store.put_record(head))
 
 
 async def fill(log: Log, session: str, turns: range) -> None:

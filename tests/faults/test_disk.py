@@ -48,7 +48,7 @@ async def append_until_full(log: Log, name: str) -> tuple[int, str]:
     last = (await log.info(SESSION)).last
     for number in range(1000):
         try:
-            last = (await log.append(SESSION, turn(f"{name}_{number}")))[-1]
+            last = (await log.append(SESSION, turn(f"{name}_{number}"))).seqs[-1]
         except StoreError:
             return last, f"{name}_{number}"
     raise AssertionError("the disk never got full")
@@ -78,7 +78,7 @@ def test_appends_fail_while_the_disk_is_full_and_work_again_after(disk: Path) ->
 
             ballast.unlink()
             size = len(turn(failed))
-            assert await log.append(SESSION, turn(failed)) == list(range(last + 1, last + 1 + size))
+            assert (await log.append(SESSION, turn(failed))).seqs == list(range(last + 1, last + 1 + size))
             await healthy(log, last + size, epoch)
         async with opened(disk) as log:
             await healthy(log, last + size, epoch)
@@ -91,7 +91,7 @@ def test_a_full_disk_comes_and_goes_under_appends_in_flight(disk: Path) -> None:
         for number in range(100):
             name_now = f"{name}_{number}"
             try:
-                acked[name_now] = await log.append(SESSION, turn(name_now))
+                acked[name_now] = (await log.append(SESSION, turn(name_now))).seqs
             except StoreError:
                 return
 
@@ -106,7 +106,7 @@ def test_a_full_disk_comes_and_goes_under_appends_in_flight(disk: Path) -> None:
                     for writer in range(8):
                         tasks.create_task(in_flight(log, f"{time}_{writer}", acked))
                 ballast.unlink()
-                acked[f"after_{time}"] = await log.append(SESSION, turn(f"after_{time}"))
+                acked[f"after_{time}"] = (await log.append(SESSION, turn(f"after_{time}"))).seqs
             seqs = sorted(seq for seqs in acked.values() for seq in seqs)
             assert seqs == list(range(len(seqs))), "an acknowledged seq is there once, and there is no gap"
             await healthy(log, seqs[-1], epoch)
@@ -137,7 +137,7 @@ def test_followers_go_on_while_the_disk_is_full(disk: Path) -> None:
                 with pytest.raises(StoreError):
                     await log.append(SESSION, turn(failed))
                 ballast.unlink()
-                seqs = await log.append(SESSION, turn(failed))
+                seqs = (await log.append(SESSION, turn(failed))).seqs
                 await log.close_session(SESSION)
             assert early == late == list(range(seqs[-1] + 1))
             assert seqs[0] == last + 1
@@ -155,7 +155,7 @@ def test_a_session_that_cannot_be_made_can_be_made_later(disk: Path) -> None:
             assert [head.session_id for head in await log.sessions()] == [SESSION]
             ballast.unlink()
             await log.create("faults", "sess_2")
-            assert await log.append("sess_2", turn("second")) == list(range(len(turn("second"))))
+            assert (await log.append("sess_2", turn("second"))).seqs == list(range(len(turn("second"))))
             assert await log.verify() == []
 
     asyncio.run(run())
@@ -166,7 +166,7 @@ def test_a_log_that_cannot_be_opened_for_want_of_room_says_so_and_is_whole_later
         async with opened(disk) as log:
             await log.create("faults", SESSION)
             epoch = (await log.info(SESSION)).epoch
-            last = (await log.append(SESSION, turn("first")))[-1]
+            last = (await log.append(SESSION, turn("first"))).seqs[-1]
         ballast = fill(disk)
         with pytest.raises(StoreError):
             SqliteStore(disk / "log.db")

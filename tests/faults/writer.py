@@ -46,7 +46,7 @@ def say(**what: object) -> None:
 async def append(log: Log, session: str, name: str) -> None:
     events = batch(name)
     say(attempt=[session, name])
-    seqs = await log.append(session, events)
+    seqs = (await log.append(session, events)).seqs
     say(ack=[session, name], ids=[event.id for event in events], seqs=seqs)
 
 

@@ -246,18 +246,18 @@ class LogMachine(RuleBasedStateMachine):
     def append(self, name: str, count: int, chance: int, fence: int | None) -> None:
         model = self.models[name]
         events = model.events(count, chance)
-        options = {"expected_last": model.last if chance % 2 else None, "fence": fence}
+        options: dict[str, Any] = {"expected_last": model.last if chance % 2 else None, "fence": fence}
         if model.closed:
             self.refused(SessionClosed, name, events, **options)
         elif fence is not None and fence < model.fence:
             self.refused(Fenced, name, events, **options)
         else:
             model.fence = max(model.fence, fence or 0)
-            seqs = self.do(self.log.append(name, events, **options))
+            seqs = self.do(self.log.append(name, events, **options)).seqs
             assert seqs == model.add(events, self.now_ms)
 
     def refused(
-        self, error: type[TurnlogError], name: str, events: list[Event], **options: int | None
+        self, error: type[TurnlogError], name: str, events: list[Event], **options: Any
     ) -> TurnlogError:
         try:
             self.do(self.log.append(name, events, **options))
@@ -275,14 +275,14 @@ class LogMachine(RuleBasedStateMachine):
         if not model.entries:
             return
         old = Random(f"{chance} {self.steps}").choice(model.entries)
-        assert self.do(self.log.append(name, [old.event], expected_last=expect)) == [old.seq]
+        assert self.do(self.log.append(name, [old.event], expected_last=expect)).seqs == [old.seq]
         if not model.closed:
             new = model.events(2, chance)
             if expect != model.last:
                 self.refused(Conflict, name, [old.event, *new], expected_last=expect)
-            seqs = self.do(self.log.append(name, [new[0], old.event, new[1]]))
+            result = self.do(self.log.append(name, [new[0], old.event, new[1]]))
             first, second = model.add(new, self.now_ms)
-            assert seqs == [first, old.seq, second]
+            assert (result.seqs, result.new) == ([first, old.seq, second], [True, False, True])
 
     @rule(name=names, chance=chances, place=st.integers(0, 2))
     def append_another_body(self, name: str, chance: int, place: int) -> None:
@@ -318,7 +318,7 @@ class LogMachine(RuleBasedStateMachine):
             if model.closed:
                 assert isinstance(outcome, SessionClosed)
             else:
-                assert outcome == model.add(events, self.now_ms)
+                assert outcome.seqs == model.add(events, self.now_ms)
         assert isinstance(outcomes[-1], Conflict)
 
     async def rush(self, jobs: list[tuple[Model, list[Event]]]) -> list[Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.work import is_linear
-from tests.unit.app.test_derived import APP, NAME, Rows, filled
+from tests.unit.app.test_derived import APP, NAME, Rows, filled, kept_snapshot
 from tests.unit.log.delegates import scenario
 from turnlog.app.read_models import SNAPSHOT_EVERY_EVENTS, ReadModelStore
 from turnlog.log import Log, MemoryStore
@@ -54,7 +54,7 @@ async def test_snapshots_together_take_no_more_than_the_events() -> None:
     log = await filled(Log(MemoryStore(ring_events=1 << 20)), SNAPSHOTS * SNAPSHOT_EVERY_EVENTS)
     await ReadModelStore(log).load_read_models(APP, NAME)
     sizes, at = [], SNAPSHOTS * SNAPSHOT_EVERY_EVENTS
-    while found := await log.snapshot(NAME, "transcript", at):
+    while found := await kept_snapshot(log, "transcript", at):
         sizes.append(len(found[1]))
         at = found[0] - 1
     events = 0

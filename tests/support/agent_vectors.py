@@ -35,7 +35,7 @@ from turnlog.events import (
 )
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
-from turnlog.log import Log, envelope_json, open_log
+from turnlog.log import AppendResult, Log, envelope_json, open_log
 from turnlog.state.history import Message
 from turnlog.state.tree import Tree
 
@@ -188,7 +188,9 @@ class Shaky:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def submit(self, session_id: str, events: Sequence[Event], **options: Any) -> "asyncio.Future[list[int]]":
+    def submit(
+        self, session_id: str, events: Sequence[Event], **options: Any
+    ) -> "asyncio.Future[AppendResult]":
         trouble = self._trouble
         if not events:
             return self._log.submit(session_id, events)
@@ -205,7 +207,7 @@ class Shaky:
             move_on(TURN_LIMIT_S)
         return done
 
-    async def append(self, session_id: str, events: Sequence[Event], **options: Any) -> list[int]:
+    async def append(self, session_id: str, events: Sequence[Event], **options: Any) -> AppendResult:
         return await self.submit(session_id, events, **options)
 
 
@@ -263,8 +265,8 @@ class Stage:
         """One move of the person, on what the log shows; then everything that follows from it."""
         await self._look()
         if items := list(self.items(move)):
-            seqs = await self.log.append(self.session, [event_of(item) for item in items])
-            await self.rest(seqs[-1], stopped="stop" in move)
+            result = await self.log.append(self.session, [event_of(item) for item in items])
+            await self.rest(result.seqs[-1], stopped="stop" in move)
 
     def items(self, move: Mapping[str, Any]) -> Iterator[EventDraft]:
         if "prompt" in move:

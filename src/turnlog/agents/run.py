@@ -207,7 +207,8 @@ async def append_turn_input(
 
     appended = await append_if_unchanged(partial(handle.log.append, handle.session_id), make_plan)
     assert appended is not None
-    return appended
+    plan, result = appended
+    return plan, result.seqs
 
 
 def build_checked_answer(roles: Collection[str], tree: Tree, call_id: str, value: Any) -> list[EventDraft]:

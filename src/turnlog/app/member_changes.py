@@ -310,13 +310,13 @@ class MemberChanges:
 
         appended = await append_if_unchanged(partial(self._log.append, session_id), make_plan)
         assert appended is not None
-        plan, seqs = appended
+        plan, result = appended
         # at once: the driver may be busy, and would observe the change later
         for change in member_changes_in(plan.events):
             self._revoke_streams(session_id, change)
         if plan.decision.refusal is not None:
             raise plan.decision.refusal
-        return plan.events, seqs[plan.decision.main]
+        return plan.events, result.seqs[plan.decision.main]
 
     async def _seq_of(self, session_id: str, event_id: str, actor: str) -> int | None:
         """Return the seq of an event, or None if the log has it not, or from another actor."""
@@ -371,7 +371,7 @@ def join_decision(
 
 def shared_join_decision(record: SessionRecord, app: App, principal: str) -> Decision:
     """Make a principal a member of a shared session; its invitations end. A member keeps its roles."""
-    # Without a creator the process died between the creation of the session and its first event.
+    # An import may have made the session: it has no creator before its first member.
     joiner_roles = app.roles.joiner if record.creator else ()
     roles = tuple(sorted(session_roles(record, principal))) or joiner_roles or app.roles.creator
     join_event = system_event(app, SessionMember(principal=principal, roles=roles), principal)

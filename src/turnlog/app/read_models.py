@@ -1,17 +1,18 @@
 """Read models of a session as of any seq, and its documents; both are derived from the log.
 
-All of it can be deleted and rebuilt with the same bytes. A snapshot has one read model at one seq and the
-fingerprint of its code; snapshots of other code are deleted when they are read. A query loads the nearest
-snapshots of the models it needs and replays the events after them. A state that does not round-trip through
-its bytes is not stored. Documents are stored, with the seq they are as of, when there are many new events.
+All of it can be deleted and rebuilt with the same bytes. A snapshot has one read model at one seq. Its
+version is the fingerprint of its code: two versions of an application, during a deploy, do not use or delete
+each other's snapshots and documents. A query loads the nearest snapshots of the models it needs and replays
+the events after them. A state that does not round-trip through its bytes is not stored. Documents are stored,
+with the seq they are as of, when there are many new events.
 
-Limits: the snapshots of a model take at most about as much space as the events. If a bounded store evicts
-events, the models as of the last evicted event are kept in memory, and older snapshots are deleted.
+Limits: the snapshots of a model take at most about as much space as the events. What another version has
+stored is deleted a day later. If a bounded store evicts events, the models as of the last evicted event are
+kept in memory, and older snapshots are deleted.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
@@ -21,7 +22,9 @@ from msgspec import Raw
 from turnlog.app.code_version import code_fingerprint
 from turnlog.errors import BadInput, NotFound
 from turnlog.events import Catalog, Envelope, Payload, UnknownPayload, decode_envelope
-from turnlog.log import Document, Log, Row, SessionRecord, Store, envelope_json
+from turnlog.log import Document, Log, Row, SessionRecord, Snapshot, envelope_json
+from turnlog.log.jobs import DropSnapshots, ReplaceSnapshot
+from turnlog.log.store import DerivedWriter
 from turnlog.state.fold import Fold, Reducers, fold, guard_reducers
 from turnlog.state.meters import Meters
 from turnlog.state.snapshot import dump, load
@@ -36,6 +39,7 @@ DOCUMENTS = "documents"
 FOLDS: dict[str, type[Fold]] = {"transcript": Transcript, "meters": Meters, "tree": Tree, "roster": Roster}
 READ_MODEL_NAMES = (STATE, *FOLDS)
 SNAPSHOT_EVERY_EVENTS = 1000  # at least, between two snapshots or two writes of documents
+OLD_VERSION_MS = 24 * 3600 * 1000  # a deploy of two versions side by side takes less
 MAX_READ_BYTES = 64 * 1024  # of one read: few events after the requested seq are read in vain
 
 F = TypeVar("F", bound=Fold)
@@ -137,7 +141,6 @@ class ReadModels:
 class ReadModelSnapshot(msgspec.Struct):
     """A stored read model. `pruned` is the seq up to which live events were pruned when it was built."""
 
-    code: str
     epoch: str
     pruned: int
     value: Raw
@@ -146,13 +149,9 @@ class ReadModelSnapshot(msgspec.Struct):
 class DocumentsSnapshot(msgspec.Struct):
     """The seq that the stored documents of a session are as of, and their fold."""
 
-    code: str
     epoch: str
     seq: int
     fold: Raw
-
-
-Snapshot = tuple[int, bytes]  # a seq and the encoded snapshot
 
 
 class ReadModelStore:
@@ -165,7 +164,7 @@ class ReadModelStore:
         if apps:
             log.set_evict_callback(self._on_evict)
         self._code_versions: dict[str, str] = {}
-        self._documents_code_version = code_fingerprint(Documents)
+        self.documents_version = code_fingerprint(Documents)
         # a lock lives while it is in use
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -241,21 +240,22 @@ class ReadModelStore:
     ) -> ReadModel:
         """Return the model of the newest usable snapshot up to `at`, or as of the eviction, or `empty`.
 
-        Snapshots of other code are deleted on the way.
+        Snapshots of another history are deleted on the way.
         """
         name = empty.name
+        version = self.code_version(app)
         model = empty
         before = at
         while model is empty:
-            snapshot = await self._log.snapshot(record.session_id, name, before)
+            snapshot = await self._log.snapshot(record.session_id, name, before, version)
             if snapshot is None:
                 break
             seq, body = snapshot
-            decoded = self._decode_snapshot(app, record, empty, seq, body)
+            decoded = self._decode_snapshot(record, empty, seq, body)
             if decoded is not None:
                 model = decoded
             elif self._log.writable:
-                await self._log.drop_snapshots(record.session_id, name, seq, seq)
+                await self._log.drop_snapshots(record.session_id, name, seq, seq, version)
             before = seq - 1
 
         evicted = self._evicted_models.get(record.session_id)
@@ -265,16 +265,15 @@ class ReadModelStore:
         return model
 
     def _decode_snapshot(
-        self, app: StateDefinition, record: SessionRecord, empty: ReadModel, seq: int, body: bytes
+        self, record: SessionRecord, empty: ReadModel, seq: int, body: bytes
     ) -> ReadModel | None:
-        """Return the model of a snapshot; None if it is of other code or another history."""
+        """Return the model of a snapshot; None if it is of another history."""
         try:
             snapshot = msgspec.json.decode(body, type=ReadModelSnapshot)
-            expected = (self._code_version(app), record.epoch, record.pruned_through)
-            if (snapshot.code, snapshot.epoch, snapshot.pruned) != expected:
+            if (snapshot.epoch, snapshot.pruned) != (record.epoch, record.pruned_through):
                 return None
             value = load(type(empty.value), bytes(snapshot.value))
-        except (ValueError, BadInput):  # another version of Turnlog stored it
+        except (ValueError, BadInput):  # not what this code stores
             return None
         return ReadModel(empty.name, value, seq, len(body))
 
@@ -283,12 +282,16 @@ class ReadModelStore:
         value = encode_state(model.value) if model.name == STATE else dump(model.value)
         if not self._log.writable or value is None:
             return 0
-        snapshot = ReadModelSnapshot(self._code_version(app), record.epoch, record.pruned_through, Raw(value))
-        body = msgspec.json.encode(snapshot)
-        await self._log.put_snapshot(record.session_id, model.name, model.seq, body)
+        body = msgspec.json.encode(ReadModelSnapshot(record.epoch, record.pruned_through, Raw(value)))
+        version = self.code_version(app)
+        await self._log.put_snapshot(record.session_id, model.name, model.seq, body, version)
+        await self._log.collect_derived(
+            record.session_id, [version, self.documents_version], older_ms=OLD_VERSION_MS
+        )
         return len(body)
 
-    def _on_evict(self, store: Store, record: SessionRecord, rows: Sequence[Row]) -> None:
+    def _on_evict(self, store: DerivedWriter, record: SessionRecord, rows: Sequence[Row]) -> None:
+        """Fold events that the store is about to evict into the read models and the documents."""
         app = self._apps.get(record.app)
         if app is None:
             return
@@ -297,16 +300,20 @@ class ReadModelStore:
             envelope = decode_envelope(envelope_json(row))
             models.apply(envelope, app.catalog.decode_payload(envelope))
         for name in READ_MODEL_NAMES:
-            store.drop_snapshots(record.session_id, name, 0, models.seq)
+            store.put_derived(DropSnapshots(record.session_id, name, 0, models.seq, self.code_version(app)))
 
-        snapshot = store.snapshot(record.session_id, DOCUMENTS, 0)
-        seq, documents_fold = self._decode_documents(record, snapshot) or (-1, Documents())
-        update = DocumentUpdate(record.session_id, documents_fold, seq)
+        stored = store.snapshot(record.session_id, DOCUMENTS, 0, self.documents_version)
+        body = stored[1] if stored else None
+        seq, documents_fold = self._decode_documents(record, body) or (-1, Documents())
+        update = DocumentUpdate(record.session_id, documents_fold, seq, self.documents_version)
         update.apply(rows)
         if update.seq > seq:
-            write_document_update(store, update, self._encode_documents(record, update), snapshot)
+            snapshot = self._documents_snapshot(record, update)
+            documents = tuple(update.documents.values())
+            store.put_derived(ReplaceSnapshot(snapshot, body, documents, record.updated_ms))
 
-    def _code_version(self, app: StateDefinition) -> str:
+    def code_version(self, app: StateDefinition) -> str:
+        """Return the version of an application's snapshots."""
         if app.name not in self._code_versions:
             self._code_versions[app.name] = code_fingerprint(
                 app.initial_state, *app.reducers, *app.reducers.values(), *FOLDS.values()
@@ -329,37 +336,44 @@ class ReadModelStore:
         """
         while True:
             record = await self._log.info(session_id)
-            snapshot = await self._log.snapshot(session_id, DOCUMENTS, 0)
-            decoded = self._decode_documents(record, snapshot)
+            body = await self._documents_body(session_id)
+            decoded = self._decode_documents(record, body)
             seq, documents_fold = decoded or (-1, Documents())
             update = await self._read_document_update(record, seq, documents_fold)
             stored: list[Document] = []
             if decoded is not None:
-                stored = await self._log.documents(session_id, type=type, category=category)
+                stored = await self._log.documents(
+                    session_id, type=type, category=category, version=self.documents_version
+                )
 
-            snapshot_bytes = len(snapshot[1]) if snapshot else 0
-            charge(snapshot_bytes + update.read_bytes + sum(len(document.body) for document in stored))
+            charge(len(body or b"") + update.read_bytes + sum(len(document.body) for document in stored))
             # another query has stored documents meanwhile, or the store has evicted events: start over
-            if await self._log.snapshot(session_id, DOCUMENTS, 0) != snapshot:
+            if await self._documents_body(session_id) != body:
                 continue
             if update.events >= SNAPSHOT_EVERY_EVENTS and self._log.writable:
-                if decoded is None and snapshot is not None:
-                    await self._log.delete_derived(session_id)
-                    snapshot = None
-                await self._write_update(record, update, snapshot)
+                if decoded is None and body is not None:
+                    await self._log.delete_derived(session_id, self.documents_version)
+                    body = None
+                await self._write_update(record, update, body)
             return merge_documents(stored, update, type, category)
 
+    async def _documents_body(self, session_id: str) -> bytes | None:
+        """Return the encoded `DocumentsSnapshot` of a session; None if there is none."""
+        stored = await self._log.snapshot(session_id, DOCUMENTS, 0, self.documents_version)
+        return stored[1] if stored else None
+
     async def _write_update(
-        self, record: SessionRecord, update: "DocumentUpdate", expected_snapshot: Snapshot | None
+        self, record: SessionRecord, update: "DocumentUpdate", expected_body: bytes | None
     ) -> bool:
-        body = self._encode_documents(record, update)
-        write = partial(write_document_update, update=update, body=body, expected_snapshot=expected_snapshot)
-        return await self._log.transact(write)
+        """Store changed documents. Return False if another task has stored documents meanwhile."""
+        snapshot = self._documents_snapshot(record, update)
+        return await self._log.replace_snapshot(snapshot, expected_body, list(update.documents.values()))
 
     async def _read_document_update(
         self, record: SessionRecord, seq: int, documents_fold: Documents
     ) -> "DocumentUpdate":
-        update = DocumentUpdate(record.session_id, documents_fold, seq)
+        """Fold the durable events after a seq into the documents."""
+        update = DocumentUpdate(record.session_id, documents_fold, seq, self.documents_version)
         while update.seq < record.last:
             page = await self._log.read(record.session_id, update.seq, replay_from=-1)
             if not page:
@@ -369,7 +383,7 @@ class ReadModelStore:
         return update
 
     async def write_documents(self, session_id: str) -> None:
-        """Delete documents of other code or another history, then bring the stored ones up to date."""
+        """Bring the stored documents up to date; delete those of another history first."""
         lock = self._locks.setdefault(session_id, asyncio.Lock())
         async with lock:
             while not await self._write_documents(session_id):
@@ -378,41 +392,41 @@ class ReadModelStore:
     async def _write_documents(self, session_id: str) -> bool:
         """Return True if it is done, False if it must be tried again."""
         record = await self._log.info(session_id)
-        snapshot = await self._log.snapshot(session_id, DOCUMENTS, 0)
-        decoded = self._decode_documents(record, snapshot)
-        if snapshot is not None and decoded is None:
-            await self._log.delete_derived(session_id)
+        body = await self._documents_body(session_id)
+        decoded = self._decode_documents(record, body)
+        if body is not None and decoded is None:
+            await self._log.delete_derived(session_id, self.documents_version)
             return False
         seq, documents_fold = decoded or (-1, Documents())
         if seq >= record.last:
             return True
         update = await self._read_document_update(record, seq, documents_fold)
-        return await self._write_update(record, update, snapshot)
+        return await self._write_update(record, update, body)
 
-    def _decode_documents(
-        self, record: SessionRecord, snapshot: Snapshot | None
-    ) -> tuple[int, Documents] | None:
-        if snapshot is None:
+    def _decode_documents(self, record: SessionRecord, body: bytes | None) -> tuple[int, Documents] | None:
+        """Return the seq and the fold of a `DocumentsSnapshot`; None if it is of another history."""
+        if body is None:
             return None
         try:
-            decoded = msgspec.json.decode(snapshot[1], type=DocumentsSnapshot)
-            if (decoded.code, decoded.epoch) != (self._documents_code_version, record.epoch):
+            decoded = msgspec.json.decode(body, type=DocumentsSnapshot)
+            if decoded.epoch != record.epoch:
                 return None
             return decoded.seq, load(Documents, bytes(decoded.fold))
-        except (msgspec.ValidationError, BadInput):  # another version of Turnlog stored it
+        except (msgspec.ValidationError, BadInput):  # not what this code stores
             return None
 
-    def _encode_documents(self, record: SessionRecord, update: "DocumentUpdate") -> bytes:
+    def _documents_snapshot(self, record: SessionRecord, update: "DocumentUpdate") -> Snapshot:
         documents_fold = Raw(dump(update.documents_fold))
-        snapshot = DocumentsSnapshot(self._documents_code_version, record.epoch, update.seq, documents_fold)
-        return msgspec.json.encode(snapshot)
+        body = msgspec.json.encode(DocumentsSnapshot(record.epoch, update.seq, documents_fold))
+        return Snapshot(record.session_id, DOCUMENTS, 0, body, self.documents_version)
 
 
 class DocumentUpdate:
     """The documents of a session that events after a seq change."""
 
-    def __init__(self, session_id: str, documents_fold: Documents, seq: int) -> None:
+    def __init__(self, session_id: str, documents_fold: Documents, seq: int, version: str) -> None:
         self.session_id = session_id
+        self.version = version
         self.documents_fold = documents_fold
         self.seq = seq
         self.events = 0
@@ -425,7 +439,7 @@ class DocumentUpdate:
                 continue
             envelope = decode_envelope(envelope_json(row))
             for document in self.documents_fold.apply(envelope, FULL_CATALOG.decode_payload(envelope)):
-                self.documents[document.id] = Document(self.session_id, *document)
+                self.documents[document.id] = Document(self.session_id, *document, self.version)
             self.seq = row.seq
             self.events += 1
             self.read_bytes += len(row.frame)
@@ -441,18 +455,6 @@ def merge_documents(
     ]
     unchanged = [document for document in stored if document.id not in update.documents]
     return sorted([*unchanged, *changed], key=lambda document: document.id)
-
-
-def write_document_update(
-    store: Store, update: DocumentUpdate, body: bytes, expected_snapshot: Snapshot | None
-) -> bool:
-    """Store documents and their seq in one transaction. Return False if the snapshot has changed."""
-    if store.snapshot(update.session_id, DOCUMENTS, 0) != expected_snapshot:
-        return False
-    for document in update.documents.values():
-        store.put_document(document)
-    store.put_snapshot(update.session_id, DOCUMENTS, 0, body)
-    return True
 
 
 def copy_read_model(model: ReadModel) -> ReadModel:

@@ -6,6 +6,7 @@ from turnlog.app.app import App
 from turnlog.app.membership import Principal
 from turnlog.errors import Conflict, NotFound
 from turnlog.events import EventDraft, Payload, Scope, SessionMember, SessionTitle
+from turnlog.ids import new_session_id
 from turnlog.log import Log, SessionRecord
 
 
@@ -14,14 +15,12 @@ async def make_session(
 ) -> str:
     """Create a session with its creator as a member, and return its id. No driver is opened.
 
+    The session, its member and its title are stored together: no reader sees a session without members.
     Creating the same `session_id` again changes nothing: the ids of its first events are derived from it, so
     they are appended once. Another application or title under the same id raises `Conflict`.
     """
-    if session_id is None:
-        session_id = await log.create(app.name)
-    else:
-        await create_once(log, app, session_id, title)
-
+    is_new = session_id is None
+    session_id = session_id or new_session_id()
     payloads: list[Payload] = [SessionMember(principal=principal.name, roles=app.roles.creator)]
     if title:
         payloads.append(SessionTitle(title=title))
@@ -30,19 +29,23 @@ async def make_session(
         EventDraft(payload, scope, "system").build(app.catalog, first_event_id(session_id, payload))
         for payload in payloads
     ]
-    await log.append(session_id, events)
+    try:
+        return await log.create(app.name, session_id, events)
+    except Conflict:
+        if is_new:
+            raise
+    await check_same_session(log, app, session_id, title)
+    await log.append(session_id, events)  # the log has them, unless only the title is new
     return session_id
 
 
-async def create_once(log: Log, app: App, session_id: str, title: str | None) -> None:
-    try:
-        await log.create(app.name, session_id)
-    except Conflict:
-        record = await log.info(session_id)
-        title_event_id = first_event_id(session_id, SessionTitle(title="x"))
-        has_title = bool(await log.find_events(session_id, [title_event_id]))
-        if record.app != app.name or (has_title and not title):
-            raise Conflict("another session was made under this key", record.last) from None
+async def check_same_session(log: Log, app: App, session_id: str, title: str | None) -> None:
+    """Raise `Conflict` if a session was created for another application, or with a title."""
+    record = await log.info(session_id)
+    title_event_id = first_event_id(session_id, SessionTitle(title="x"))
+    has_title = bool(await log.find_events(session_id, [title_event_id]))
+    if record.app != app.name or (has_title and not title):
+        raise Conflict("another session was made under this key", record.last)
 
 
 def first_event_id(session_id: str, payload: Payload) -> str:

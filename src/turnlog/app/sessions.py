@@ -357,8 +357,8 @@ class Sessions:
             partial(self.log.append, membership.session_id), make_plan, driver.wait_for_seq
         )
         assert appended is not None
-        plan, seqs = appended
-        return plan.own_events, seqs[plan.own_start : plan.own_start + len(plan.own_events)]
+        plan, result = appended
+        return plan.own_events, result.seqs[plan.own_start : plan.own_start + len(plan.own_events)]
 
     async def _not_yet_appended(self, membership: Membership, events: Sequence[Event]) -> Sequence[Event]:
         if not membership.app.has_rules:
@@ -450,8 +450,8 @@ class Sessions:
             scope = Scope(channel=channel, actor=membership.principal.name)
             item = EventDraft(UiCommand(command=Stop()), scope, "ui")
             events.append(item.build(membership.app.catalog, new_id("evt_")))
-        seqs = await self.log.append(membership.session_id, events)
-        return seqs[0]
+        result = await self.log.append(membership.session_id, events)
+        return result.seqs[0]
 
     # reading
 

@@ -99,7 +99,7 @@ async def rebuild_all(log_url: str) -> str:
         records = await log.sessions()
         for record in records:
             await rebuild_documents(read_models, record.session_id)
-        documents = await log.documents()
+        documents = await log.documents(version=read_models.documents_version)
         return f"{format_count(len(documents), 'document')} of {format_count(len(records), 'session')}"
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from turnlog.errors import CallerError, quote
+from turnlog.log.jobs import AppendResult, Snapshot
+from turnlog.log.leases import Lease, Leases
 from turnlog.log.log import Log
 from turnlog.log.memory import MemoryStore
 from turnlog.log.records import (
@@ -24,12 +26,16 @@ from turnlog.log.records import (
     envelope_json,
 )
 from turnlog.log.sqlite.store import SqliteStore
-from turnlog.log.store import Store
+from turnlog.log.store import EventStore, Store
 
 __all__ = [
+    "AppendResult",
     "Blob",
     "Damage",
     "Document",
+    "EventStore",
+    "Lease",
+    "Leases",
     "ListPosition",
     "Log",
     "MemoryStore",
@@ -37,6 +43,7 @@ __all__ = [
     "Page",
     "Row",
     "SessionRecord",
+    "Snapshot",
     "SqliteStore",
     "Store",
     "envelope_json",

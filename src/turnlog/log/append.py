@@ -1,15 +1,18 @@
-"""Appends and other changes of a session: functions of a store, called inside a transaction.
+"""Plan appends and imports: pure functions of a session's record, the rows it knows and a request.
 
-Each function checks first and writes last, so one that raises has written nothing. Events are deduplicated
-by id: the same event again returns its old seq, another event under an old id is a `Conflict`. Damage that
-a check meets is recorded, and the id of a damaged event may be used again.
+A plan has the new rows, their span edges, the record after them and the seq of each event. Events are
+deduplicated by id: the same event again returns its old seq, another event under an old id is a `Conflict`.
+A refusal is raised. The planner of a store in another process needs nothing else.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from turnlog.errors import Conflict, Fenced, NotFound, SessionClosed, SessionDamaged
+from msgspec import structs
+
+from turnlog.errors import Conflict, Fenced, SessionClosed
 from turnlog.events import (
+    CATALOG,
     Envelope,
     Event,
     Payload,
@@ -21,65 +24,48 @@ from turnlog.events import (
     UiMessage,
     UnknownPayload,
     decode_envelope,
+    encode_envelope,
     encode_sse_frame,
 )
+from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.log.checksums import chain_hash, make_row
-from turnlog.log.records import Damage, NewRow, OpenInvite, Row, SessionRecord, encode_meta, envelope_json
+from turnlog.log.jobs import (
+    ANY_POSITION,
+    AppendEvents,
+    AppendResult,
+    CreateSession,
+    DraftLine,
+    EventLine,
+    ExpectedPosition,
+    ImportCounts,
+    ImportEvents,
+)
+from turnlog.log.records import NewRow, OpenInvite, Row, SessionRecord, encode_meta, envelope_json
 from turnlog.log.spans import SpanEdge, live_event_span, span_edge
-from turnlog.log.store import Store
 
 MAX_TITLE_CHARS = 80
+NO_CHANNELS = {None}  # events that every member sees
 
 
-class ExpectedPosition(NamedTuple):
-    """Where an append expects a session to be; None: anywhere.
+class AppendPlan(NamedTuple):
+    """What an append adds to a session: new rows, their span edges, and the record after them.
 
-    `last` is the last seq, `durable_count` the number of durable events, `members_seq` the seq of the last
-    change of members and invites.
+    Without rows the record has changed only if its revision has: a higher fence is stored for known events.
     """
 
-    last: int | None = None
-    durable_count: int | None = None
-    members_seq: int | None = None
+    rows: list[NewRow]
+    edges: list[SpanEdge]
+    record: SessionRecord
+    result: AppendResult
 
 
-def insert_session(store: Store, record: SessionRecord) -> None:
-    """Add a session. Raise `Conflict` if its id exists."""
-    if store.get_record(record.session_id) is not None:
-        raise Conflict(f"session {record.session_id[:80]} already exists", -1)
-    store.put_record(record)
+class ImportPlan(NamedTuple):
+    """What an import adds to a session."""
 
-
-def require_record(store: Store, session_id: str) -> SessionRecord:
-    """Return the record of a session, repaired if it is damaged. Raise `NotFound` if there is none."""
-    try:
-        record = store.get_record(session_id)
-    except SessionDamaged as damage:
-        quarantine(store, damage)
-        record = store.get_record(session_id)
-    if record is None:
-        raise NotFound(f"no session {session_id[:80]}")
-    return record
-
-
-def quarantine(store: Store, damage: SessionDamaged) -> bool:
-    """Record a damage. Return True if it was not recorded before: then the session has a new epoch."""
-    lost = Damage(damage.session_id, damage.first, damage.last, damage.problem)
-    if damage.first >= 0 and lost in store.damages():
-        return False
-    store.quarantine(lost)
-    return True
-
-
-def prune_session(store: Store, session_id: str, before_ms: int) -> int:
-    """Prune a session and return how many rows were removed. Raise `NotFound` if there is none."""
-    require_record(store, session_id)
-    return store.prune(session_id, before_ms)
-
-
-def update_record(store: Store, session_id: str, **changes: object) -> None:
-    """Change fields of a session's record. Raise `NotFound` if there is none."""
-    store.put_record(require_record(store, session_id).replace(**changes))
+    rows: list[NewRow]
+    edges: list[SpanEdge]
+    record: SessionRecord
+    counts: ImportCounts
 
 
 class RowBatch:
@@ -124,53 +110,187 @@ class RowBatch:
         self.rows.append(NewRow(row, event.id, ts_ms, chain, span))
 
 
-def append_events(
-    store: Store,
-    session_id: str,
-    events: Sequence[Event],
-    expected: ExpectedPosition,
-    fence: int | None,
-    ts_ms: int,
-) -> tuple[list[int], list[Row], str]:
-    """Append events, all or none. Return the seq of each, the new rows and the epoch of the session.
+def plan_append(record: SessionRecord, known: Mapping[str, Row], request: AppendEvents) -> AppendPlan:
+    """Plan an append to a session. `known` are the rows of the request's event ids that the session has.
 
-    Raise `Conflict`, `Fenced`, `SessionClosed` or `NotFound` and write nothing.
+    Raise `Conflict`, `Fenced` or `SessionClosed` if it is refused.
     """
-    seq_by_id = existing_seqs(store, require_record(store, session_id), events)
-    record = require_record(store, session_id)  # again: a damaged event may have been recorded meanwhile
-    new_events = [event for event in events if event.id not in seq_by_id] if seq_by_id else events
-    if new_events:
-        check_append(record, expected, fence)
+    events = request.events
+    if len(events) > 1 and len({event.id for event in events}) < len(events):
+        raise Conflict("expected each event id once in an append", record.last)
 
+    new_events = events
+    seq_by_id: dict[str, int] = {}
+    if known:
+        seq_by_id = known_seqs(record, known, events)
+        new_events = [event for event in events if event.id not in seq_by_id]
+    if not new_events:
+        return plan_fence(record, request, [seq_by_id[event.id] for event in events])
+
+    check_append(record, request.expected, request.fence)
     batch = RowBatch(record)
+    session_id = record.session_id
+    ts_ms = request.ts_ms
+    updated = record
+    channels = set()
     for event in new_events:
         seq = batch.last + 1
+        scope = event.scope
         frame = encode_sse_frame(event, session_id=session_id, seq=seq, ts_ms=ts_ms)
-        batch.add(event, event.scope, event.payload, seq=seq, live=event.live, frame=frame, ts_ms=ts_ms)
-        seq_by_id[event.id] = seq
+        batch.add(event, scope, event.payload, seq=seq, live=event.live, frame=frame, ts_ms=ts_ms)
+        channels.add(scope.channel)
+        if type(event.payload) in RECORD_REDUCERS:
+            updated = apply_to_record(updated, event.payload, scope.actor, seq)
 
-    updated = record.replace(
+    updated = structs.replace(
+        updated,
         last=batch.last,
         durable_count=batch.durable_count,
         chain=batch.chain,
-        fence=max(record.fence, fence or 0),
-        updated_ms=max(record.updated_ms, ts_ms) if batch.rows else record.updated_ms,
-        activity=activity_after(record, {event.scope.channel for event in new_events}, ts_ms),
+        fence=max(record.fence, request.fence or 0),
+        updated_ms=max(record.updated_ms, ts_ms),
+        activity=activity_after(record, channels, ts_ms),
+        revision=record.revision + 1,
     )
-    for event in new_events:
-        if type(event.payload) in RECORD_REDUCERS:
-            updated = apply_to_record(updated, event.payload, event.scope.actor, seq_by_id[event.id])
+    first = record.last + 1
+    if new_events is events:
+        seqs = list(range(first, first + len(events)))
+    else:
+        seq_by_id.update({event.id: seq for seq, event in enumerate(new_events, first)})
+        seqs = [seq_by_id[event.id] for event in events]
+    return AppendPlan(batch.rows, batch.edges, updated, AppendResult(seqs, record.last))
+
+
+def plan_fence(record: SessionRecord, request: AppendEvents, seqs: list[int]) -> AppendPlan:
+    """Plan an append without new events: a new owner may retry only events that are stored already."""
+    fence = request.fence or 0
+    if fence > record.fence:
+        record = record.replace(fence=fence, revision=record.revision + 1)
+    return AppendPlan([], [], record, AppendResult(seqs, record.last))
+
+
+def plan_create(job: CreateSession) -> AppendPlan:
+    """Plan the first events of a new session."""
+    record = job.record.replace(revision=job.record.revision + 1)
+    if not job.events:
+        return AppendPlan([], [], record, AppendResult([], record.last))
+    return plan_append(record, {}, AppendEvents(job.session_id, job.events, record.created_ms))
+
+
+def known_seqs(record: SessionRecord, known: Mapping[str, Row], events: Sequence[Event]) -> dict[str, int]:
+    """Return the seqs of known events; raise `Conflict` if an id belongs to another event."""
+    for event in events:
+        if event.id in known and not has_same_body(event, known[event.id]):
+            raise Conflict(f"{event.id} is the id of another event", record.last)
+    return {event_id: row.seq for event_id, row in known.items()}
+
+
+def plan_import(record: SessionRecord, known: Mapping[str, Row], job: ImportEvents) -> ImportPlan:
+    """Plan an import into a session. `known` are the rows of the lines' event ids that the session has.
+
+    Raise `Conflict` or `SessionClosed` with the number of the line.
+    """
+    updated = record
+    batch = RowBatch(record)
+    line_by_id: dict[str, bytes] = {}
+    for line in job.lines:
+        if isinstance(line, DraftLine):
+            if is_known_draft(record, known, line_by_id, line):
+                continue
+            item = draft_at(record.session_id, batch.last + 1, line)
+        else:
+            item = line
+            if line_by_id.get(item.event_id) == item.line or is_already_imported(record, known, item):
+                continue
+            if item.envelope.seq <= batch.last or item.event_id in line_by_id:
+                raise import_conflict(record, item)
+        if record.closed:
+            raise SessionClosed(f"line {item.number}: {record.session_id} is closed")
+
+        updated = restore_event(updated, batch, item)
+        line_by_id[item.event_id] = item.line
 
     if batch.rows:
-        store.insert_rows(updated, batch.rows, batch.edges)
-    elif updated.fence > record.fence:  # a new owner may retry only events that are stored already
-        store.put_record(updated)
-    return [seq_by_id[event.id] for event in events], [new.row for new in batch.rows], record.epoch
+        updated = updated.replace(
+            last=batch.last,
+            durable_count=batch.durable_count,
+            chain=batch.chain,
+            revision=record.revision + 1,
+        )
+    counts = ImportCounts(len(batch.rows), len(job.lines) - len(batch.rows))
+    return ImportPlan(batch.rows, batch.edges, updated, counts)
+
+
+def is_already_imported(record: SessionRecord, known: Mapping[str, Row], item: EventLine) -> bool:
+    """Return True if the log has this event, or had it and pruned it; raise `Conflict` for another event."""
+    envelope = item.envelope
+    row = known.get(envelope.id)
+    if row is None:
+        if envelope.seq > record.pruned_through:
+            return False
+        return live_event_span(CATALOG.decode_payload(envelope)) is not None
+    if envelope_json(row) != item.line:
+        raise import_conflict(record, item)
+    return True
+
+
+def is_known_draft(
+    record: SessionRecord, known: Mapping[str, Row], line_by_id: Mapping[str, bytes], draft: DraftLine
+) -> bool:
+    """Return whether the log, or the import before it, has this event. Raise `Conflict` for another one."""
+    event = draft.event
+    line = line_by_id.get(event.id)
+    if line is None and event.id in known:
+        line = envelope_json(known[event.id])
+    if line is None:
+        return False
+
+    stored = decode_envelope(line)
+    if (stored.type, bytes(stored.payload)) != (event.type, event.body):
+        raise Conflict(f"line {draft.number}: {event.id} is the id of another event", record.last)
+    return True
+
+
+def draft_at(session_id: str, seq: int, draft: DraftLine) -> EventLine:
+    """Return a draft as the log stores it at a seq."""
+    line = encode_envelope(draft.event, session_id=session_id, seq=seq, ts_ms=draft.ts_ms)
+    return EventLine(draft.number, decode_envelope(line), line)
+
+
+def import_conflict(record: SessionRecord, item: EventLine) -> Conflict:
+    text = f"line {item.number}: the log has another event in the place of {item.envelope.id}"
+    return Conflict(text, record.last)
+
+
+def restore_event(record: SessionRecord, batch: RowBatch, item: EventLine) -> SessionRecord:
+    """Add an event to a batch with its own bytes, seq and time; return the record after it.
+
+    Missing seqs before it count as pruned.
+    """
+    envelope = item.envelope
+    payload = CATALOG.decode_payload(envelope)
+    ts_ms = parse_timestamp_ms(envelope.ts)
+    has_gap = envelope.seq > batch.last + 1
+    batch.add(
+        envelope,
+        envelope,
+        payload,
+        seq=envelope.seq,
+        live=live_event_span(payload) is not None,
+        frame=b"data: " + item.line + b"\n\n",
+        ts_ms=ts_ms,
+    )
+    updated = record.replace(
+        pruned_through=envelope.seq - 1 if has_gap else record.pruned_through,
+        updated_ms=max(record.updated_ms, ts_ms),
+        activity=activity_after(record, {envelope.channel}, ts_ms),
+    )
+    return apply_to_record(updated, payload, envelope.actor, envelope.seq)
 
 
 def activity_after(record: SessionRecord, channels: Collection[str | None], ts_ms: int) -> dict[str, int]:
     """Return `SessionRecord.activity` after events at a time in some channels; None is no channel."""
-    if not record.activity and not any(channels):
+    if not record.activity and channels == NO_CHANNELS:
         return record.activity
 
     activity = dict(record.activity or {"": record.updated_ms or record.created_ms})
@@ -244,45 +364,14 @@ RECORD_REDUCERS: dict[type, Callable[[SessionRecord, Any, str | None], dict[str,
 RECORD_EVENT_TYPES = tuple(cls.TYPE for cls in RECORD_REDUCERS if issubclass(cls, Payload))
 
 
-def existing_seqs(store: Store, record: SessionRecord, events: Sequence[Event]) -> dict[str, int]:
-    """Return the seqs of those events that are stored already.
-
-    Raise `Conflict` if an id belongs to another event, or occurs twice in `events`.
-    """
-    ids = [event.id for event in events]
-    if len(set(ids)) < len(ids):
-        raise Conflict("expected each event id once in an append", record.last)
-
-    rows = find_rows(store, record.session_id, ids)
-    if not rows:
-        return {}
-    for event in events:
-        if event.id in rows and not has_same_body(event, rows[event.id]):
-            raise Conflict(f"{event.id} is the id of another event", record.last)
-    return {event_id: row.seq for event_id, row in rows.items()}
-
-
-def find_rows(store: Store, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
-    """Return the rows of event ids. Damage is recorded on the way, and the damaged ids are left out."""
-    while True:
-        try:
-            return store.find(session_id, event_ids)
-        except SessionDamaged as damage:
-            quarantine(store, damage)
-
-
-def find_rows_in_session(store: Store, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
-    """Return the rows of event ids. Raise `NotFound` if there is no such session."""
-    require_record(store, session_id)
-    return find_rows(store, session_id, event_ids)
-
-
 def check_append(record: SessionRecord, expected: ExpectedPosition, fence: int | None) -> None:
     """Raise `SessionClosed`, `Fenced` or `Conflict` if new events may not be appended."""
     if record.closed:
         raise SessionClosed(f"{record.session_id} is closed")
     if fence is not None and fence < record.fence:
         raise Fenced(f"expected fence {record.fence} or higher, got {fence}")
+    if expected is ANY_POSITION:
+        return
     if expected.last not in (None, record.last):
         raise Conflict(f"expected the last seq to be {expected.last}", record.last)
     if expected.durable_count not in (None, record.durable_count):

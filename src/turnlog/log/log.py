@@ -3,15 +3,16 @@
 An append is one job of the writer: dedupe, expectation, fence, seqs, timestamps and rows in one transaction.
 After the commit its rows are added to the session's tail, a bounded window of recent rows in memory, and each
 follower of the session is woken once. A follower is a cursor: it reads the tail, or the store if it lags
-further behind. Damage that a read meets is recorded, and the session's followers end because of its new
-epoch.
+further behind. Several logs may write to one store: the store's bell says which sessions another log has
+changed, and their followers read the store. Damage that a read meets is recorded, and the session's followers
+end because of its new epoch.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -26,16 +27,40 @@ from turnlog.errors import (
 )
 from turnlog.events import CATALOG, Catalog, Entry, Event, is_session_id
 from turnlog.ids import new_epoch, new_session_id, now_ms
-from turnlog.log.append import (
-    ExpectedPosition,
-    append_events,
-    find_rows_in_session,
-    insert_session,
-    prune_session,
-    quarantine,
-    update_record,
-)
 from turnlog.log.filter import matches_any_type
+from turnlog.log.jobs import (
+    ANY_POSITION,
+    AppendEvents,
+    AppendResult,
+    ClaimLease,
+    ClaimWanted,
+    CloseSession,
+    CollectDerived,
+    CreateSession,
+    DeleteDerived,
+    DropSnapshots,
+    EndOwner,
+    ExpectedPosition,
+    FindEvents,
+    ImportCounts,
+    ImportEvents,
+    Job,
+    JobOutcome,
+    JobResult,
+    PruneSession,
+    PutBlob,
+    PutDocuments,
+    PutSnapshot,
+    QuarantineDamage,
+    ReleaseLease,
+    RenewOwner,
+    ReplaceSnapshot,
+    ResetAttempts,
+    RewriteRecord,
+    SaveSeen,
+    Snapshot,
+)
+from turnlog.log.leases import Lease
 from turnlog.log.records import (
     Blob,
     Damage,
@@ -48,7 +73,17 @@ from turnlog.log.records import (
     TypeQuery,
 )
 from turnlog.log.spans import AGENT_SPAN_PREFIX, BLOCK_SPAN_PREFIX, CALL_SPAN_PREFIX, LIVE_TYPES
-from turnlog.log.store import EvictCallback, Store
+from turnlog.log.store import (
+    BlobStore,
+    DerivedStore,
+    EventStore,
+    EvictCallback,
+    EvictingStore,
+    LeaseStore,
+    Maintenance,
+    SessionDirectory,
+    SpanIndex,
+)
 from turnlog.log.subscription import (
     FIRST_PAGE_BYTES,
     MAX_PAGE_BYTES,
@@ -60,6 +95,7 @@ from turnlog.log.subscription import (
     Subscription,
 )
 from turnlog.log.tail import Tail
+from turnlog.log.wakeup import Wakeup
 from turnlog.log.writer import InlineWriter, WriteHealth, WriterThread
 
 T = TypeVar("T")
@@ -68,26 +104,34 @@ PageReader = Callable[[str, int, int | None, int], P | None]
 
 log = logging.getLogger("turnlog.log")
 
-POLL_INTERVAL_S = 0.05  # how often a reading process looks for new commits; half of the promised 100 ms
+NOTHING_MOVED: Mapping[str, int] = {}
 PROBE_INTERVAL_S = 1.0  # how often a write is tried while writes fail
 FIRST_WINDOW_SEQS = 256  # of a search backwards: a short turn
-RECONCILE_INTERVAL_S = 2.0  # how often a reading process reads its sessions, whatever the commit count
 
 
 class Log:
     """Sessions of events on a store. `open_log` opens one by its URL."""
 
-    def __init__(self, store: Store, clock: Callable[[], int] = now_ms, *, writable: bool = True) -> None:
+    def __init__(
+        self, store: EventStore, clock: Callable[[], int] = now_ms, *, writable: bool = True
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._loop = asyncio.get_running_loop()
         self.health = WriteHealth(self._start_probe)
         self._probe: asyncio.Task[None] | None = None
         writer = WriterThread if store.reader_threads else InlineWriter
-        self._writer = writer(store, self.health) if writable else None
-        self._watcher = None if writable else asyncio.create_task(self._poll_commits())
+        self._writer = writer(store, self.health, self._on_outcome) if writable else None
         self._reader_pool = ThreadPoolExecutor(max(store.reader_threads, 1), "turnlog-reader")
         self.tails: dict[str, Tail] = {}
-        self._running_appends: dict[str, int] = {}  # by session: appends whose rows are not in its tail yet
+        self._running_jobs: dict[str, int] = {}  # by session: jobs whose outcome is not published yet
+        self._changed_sessions: set[str] = set()  # by other logs: their record must be read again
+        self._refresher: asyncio.Task[None] | None = None
+        self._reconciler: asyncio.Task[None] | None = None
+        if store.reconcile_s is not None:
+            self._reconciler = asyncio.create_task(self._reconcile(store.reconcile_s))
+        self.leases = LogLeases(self)
+        self._stop_listening = store.listen(self._on_ring)
         self._closed = False
 
     @property
@@ -96,21 +140,33 @@ class Log:
 
     # sessions
 
-    async def create(self, app: str, session_id: str | None = None) -> str:
-        """Create a session for an application and return its id. A new id cannot be guessed.
+    async def create(self, app: str, session_id: str | None = None, events: Sequence[Event] = ()) -> str:
+        """Create a session for an application and return its id; without an id, one that cannot be guessed.
 
-        Raise `Conflict` if the id exists.
+        Its first events are stored with it: no reader sees the session without them. Raise `Conflict` if the
+        id exists.
         """
         if session_id is not None and not is_session_id(session_id):
             raise CallerError(f"expected `sess_` and 1 to 64 of A-Z a-z 0-9 _ -, got {quote(session_id)}")
         record = SessionRecord(
             session_id or new_session_id(), epoch=new_epoch(), app=app, created_ms=self._clock()
         )
-        await self.transact(lambda store: insert_session(store, record))
+        await self.run_job(CreateSession(record, tuple(events)))
         return record.session_id
 
     async def info(self, session_id: str) -> SessionRecord:
-        """Return the record of a session, repaired if it is damaged. Raise `NotFound` if there is none."""
+        """Return the record of a session, repaired if it is damaged; raise `NotFound` if there is none.
+
+        The record of a session that is followed in the writing process is in its tail, unless a job of the
+        session is under way. Then nothing is read.
+        """
+        tail = self.tails.get(session_id)
+        is_writing = self._writer is not None and not self._closed
+        if tail is not None and is_writing and tail.is_current and session_id not in self._running_jobs:
+            return tail.record
+        return await self._read_record(session_id)
+
+    async def _read_record(self, session_id: str) -> SessionRecord:
         try:
             record = await self._run_read(self._store.info, session_id)
         except SessionDamaged as damage:
@@ -121,23 +177,15 @@ class Log:
         return record
 
     async def last_seq(self, session_id: str) -> int:
-        """Return the seq of the last event. Raise `NotFound` if there is no session.
-
-        The tail of a session that is followed in the writing process has every row, unless an append is
-        under way. Then nothing is read.
-        """
-        tail = self.tails.get(session_id)
-        has_all_rows = tail is not None and tail.is_current and session_id not in self._running_appends
-        if tail is None or not has_all_rows or self._writer is None:
-            return (await self.info(session_id)).last
-        return tail.last
+        """Return the seq of the last event; raise `NotFound` if there is no session."""
+        return (await self.info(session_id)).last
 
     async def sessions(self) -> list[SessionRecord]:
         """Return all sessions, the oldest first. A writable log repairs damaged records first."""
         if self.writable:
             for session_id in await self.damaged_sessions():
                 await self.info(session_id)
-        return await self._run_read(self._store.sessions)
+        return await self._run_read(self._directory.sessions)
 
     async def listing(
         self, principal: str | None, after: ListPosition | None = None, limit: int = 100
@@ -146,11 +194,11 @@ class Log:
 
         None lists the sessions of all principals.
         """
-        return await self._read_with_repair(limit, self._store.listing, principal, after, limit)
+        return await self._read_with_repair(limit, self._directory.listing, principal, after, limit)
 
     async def invitations(self, principal: str, limit: int = 100) -> list[SessionRecord]:
         """Return at most `limit` sessions that a principal is invited to, the last active first."""
-        return await self._read_with_repair(limit, self._store.invitations, principal, limit)
+        return await self._read_with_repair(limit, self._directory.invitations, principal, limit)
 
     async def _read_with_repair(self, limit: int, read: Callable[..., T], *args: object) -> T:
         damages = 0
@@ -165,20 +213,11 @@ class Log:
 
     async def damaged_sessions(self) -> list[str]:
         """Return the sessions whose record is damaged. `info` of one repairs it, or raises."""
-        return await self._run_read(self._store.damaged_sessions)
+        return await self._run_read(self._directory.damaged_sessions)
 
     async def close_session(self, session_id: str) -> None:
         """Close a session: it accepts no more events. Its followers end when they have read all events."""
-        await self._submit(
-            lambda store: update_record(store, session_id, closed=True),
-            lambda _: self._close_tail(session_id),
-        )
-
-    def _close_tail(self, session_id: str) -> None:
-        tail = self.tails.get(session_id)
-        if tail is not None:
-            tail.closed = True
-            tail.wakeup.wake()
+        await self.run_job(CloseSession(session_id))
 
     # appending
 
@@ -191,8 +230,9 @@ class Log:
         expected_durable_count: int | None = None,
         expected_members_seq: int | None = None,
         fence: int | None = None,
-    ) -> list[int]:
-        """Append events, all or none. Return their seqs when they are durable.
+        wants_work: bool = False,
+    ) -> AppendResult:
+        """Append events, all or none. Return their seqs, and which were new, when they are durable.
 
         See `submit` for the expectations and errors.
         """
@@ -203,6 +243,7 @@ class Log:
             expected_durable_count=expected_durable_count,
             expected_members_seq=expected_members_seq,
             fence=fence,
+            wants_work=wants_work,
         )
 
     def submit(
@@ -214,54 +255,117 @@ class Log:
         expected_durable_count: int | None = None,
         expected_members_seq: int | None = None,
         fence: int | None = None,
-    ) -> asyncio.Future[list[int]]:
-        """Queue an append. The future resolves to the seqs when the events are durable.
+        wants_work: bool = False,
+    ) -> asyncio.Future[AppendResult]:
+        """Queue an append. The future resolves to its result when the events are durable.
 
         `expected_last` is the last seq before the append, `expected_durable_count` the number of durable
         events (live ones may be added meanwhile), `expected_members_seq` the seq of the last change of
         members and invites. If one differs, the future raises `Conflict`. It raises `Fenced` for a fence
         below the highest one so far, `SessionClosed` and `NotFound`. An event that is stored already keeps
-        its seq, and expectations do not count if all events are.
+        its seq, and expectations do not count if all events are. `wants_work` marks the session as wanted
+        for the owners of sessions (`leases`), in the same transaction.
         """
-        expected = ExpectedPosition(expected_last, expected_durable_count, expected_members_seq)
-        ts_ms = self._clock()
-        batch = tuple(events)  # the caller may change its list before the writer runs
-        return self._submit_rows(
-            session_id, lambda store: append_events(store, session_id, batch, expected, fence, ts_ms)
-        )
+        expected = ANY_POSITION
+        if not (expected_last is expected_durable_count is expected_members_seq is None):
+            expected = ExpectedPosition(expected_last, expected_durable_count, expected_members_seq)
+        # the caller may change its list before the writer runs
+        job = AppendEvents(session_id, tuple(events), self._clock(), expected, fence, wants_work)
+        return self._submit(job)
 
-    async def append_raw(self, session_id: str, work: Callable[[Store], tuple[T, list[Row], str]]) -> T:
-        """Run `work` in a transaction. It returns a result, the rows it has inserted and the epoch."""
-        result: T = await self._submit_rows(session_id, work)
-        return result
+    async def import_events(self, job: ImportEvents) -> ImportCounts:
+        """Add exported events to a session, which is created if it does not exist."""
+        counts: ImportCounts = await self._submit(job)
+        return counts
 
-    def _submit_rows(self, session_id: str, work: Callable[[Store], Any]) -> asyncio.Future[Any]:
-        future = self._submit(
-            work,
-            lambda outcome: self._publish(session_id, *outcome),
-            on_settled=partial(self._end_append, session_id),
-        )
-        self._running_appends[session_id] = self._running_appends.get(session_id, 0) + 1
+    async def run_job(self, job: Job) -> Any:
+        """Commit a job and return the value of its result; raise its refusal."""
+        return await self._submit(job)
+
+    def _submit(self, job: Job) -> asyncio.Future[Any]:
+        """Queue a job, and count it until its outcome is published."""
+        if self._writer is None:
+            raise StoreError("this log was opened for reading only")
+        future = self._writer.submit(job)
+        session_id = job.session_id
+        running = self._running_jobs
+        running[session_id] = running.get(session_id, 0) + 1
         return future
 
-    def _end_append(self, session_id: str) -> None:
-        self._running_appends[session_id] -= 1
-        if not self._running_appends[session_id]:
-            del self._running_appends[session_id]
+    def _on_outcome(self, job: Job, outcome: JobOutcome) -> None:
+        """Publish an outcome: add new rows to the tail of the session, and keep its record."""
+        session_id = job.session_id
+        running = self._running_jobs
+        if running[session_id] == 1:
+            del running[session_id]
+        else:
+            running[session_id] -= 1
 
-    def _publish(self, session_id: str, result: T, rows: list[Row], epoch: str) -> T:
-        tail = self.tails.get(session_id)
-        if tail is not None and tail.epoch != epoch:
-            self._end_tail(session_id)
-        elif tail is not None and rows:
-            tail.extend(rows)
-        return result
+        if self.tails and isinstance(outcome, JobResult):
+            rows = outcome.rows
+            for record in outcome.records:
+                self._publish(record, rows)
+                rows = ()
+
+    def _publish(self, record: SessionRecord, rows: Sequence[Row]) -> None:
+        tail = self.tails.get(record.session_id)
+        if tail is None:
+            return
+        if tail.epoch != record.epoch:
+            self._end_tail(record.session_id)
+        else:
+            tail.publish(record, rows)
 
     def _end_tail(self, session_id: str) -> None:
         tail = self.tails.pop(session_id, None)
         if tail is not None:
             tail.epoch = ""
             tail.wakeup.wake()
+
+    # changes by other logs
+
+    def _on_ring(self, moved: Mapping[str, int], is_wanted: bool) -> None:
+        """Take a ring of the store's bell, in any thread."""
+        if self._writer is not None and self._writer.is_committing_here:
+            moved = NOTHING_MOVED  # the outcomes say more
+        elif not moved:
+            moved = dict.fromkeys(list(self.tails), -1)
+        if moved or is_wanted:
+            self._loop.call_soon_threadsafe(self._note_changes, moved, is_wanted)
+
+    def _note_changes(self, moved: Mapping[str, int], is_wanted: bool) -> None:
+        if is_wanted:
+            self.leases.wanted.wake()
+        for session_id, last in moved.items():
+            tail = self.tails.get(session_id)
+            if tail is not None:
+                tail.note_foreign_commit(last)
+                self._changed_sessions.add(session_id)
+        if self._changed_sessions and (self._refresher is None or self._refresher.done()):
+            self._refresher = asyncio.create_task(self._refresh_changed())
+
+    async def _refresh_changed(self) -> None:
+        """Read the records of sessions that other logs have changed."""
+        while self._changed_sessions:
+            session_id = self._changed_sessions.pop()
+            tail = self.tails.get(session_id)
+            if tail is not None:
+                await self._refresh_tail(session_id, tail)
+
+    async def _reconcile(self, interval_s: float) -> None:
+        """Read the followed sessions now and then, in case a ring was lost."""
+        while True:
+            await asyncio.sleep(interval_s)
+            self._note_changes(dict.fromkeys(self.tails, -1), True)
+
+    async def _refresh_tail(self, session_id: str, tail: Tail) -> None:
+        """Update a tail from the store. End its followers if the session cannot be read."""
+        foreign_commits = tail.foreign_commits
+        try:
+            tail.catch_up(await self._read_record(session_id), foreign_commits)
+        except Exception as error:  # noqa: BLE001  a follower that ends reads again, and gets the error itself
+            log.error("cannot read new events of %s: %s", session_id, error)
+            self._end_tail(session_id)
 
     # reading
 
@@ -501,13 +605,14 @@ class Log:
     async def _acquire_tail(self, session_id: str) -> Tail:
         tail = self.tails.get(session_id)
         if tail is None:
-            record = await self.info(session_id)
+            record = await self._read_record(session_id)
             tail = self.tails.setdefault(session_id, Tail(record))
         tail.follower_count += 1
         try:
             if not tail.is_synced:
                 # Events that were committed between `info` and the registration would be missed: read again.
-                tail.catch_up(await self.info(session_id))
+                foreign_commits = tail.foreign_commits
+                tail.catch_up(await self._read_record(session_id), foreign_commits)
         except BaseException:
             self._release_tail(session_id, tail)
             raise
@@ -526,14 +631,12 @@ class Log:
 
     async def find_events(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
         """Return the rows of those event ids that a session contains, including appends submitted before."""
-        rows: dict[str, Row] = await self._submit(
-            lambda store: find_rows_in_session(store, session_id, event_ids), writes=False
-        )
+        rows: dict[str, Row] = await self.run_job(FindEvents(session_id, tuple(event_ids)))
         return rows
 
     async def oldest_open_turn_start(self, session_id: str, at: int) -> int:
         """Return the first seq of the oldest turn that was open at a seq, or `at + 1` if none was."""
-        return await self._run_read(self._store.oldest_open_turn_start, session_id, at)
+        return await self._run_read(self._spans.oldest_open_turn_start, session_id, at)
 
     async def last_of_types(
         self, session_id: str, types: tuple[str, ...], before: int, matches: Callable[[Row], bool]
@@ -573,12 +676,12 @@ class Log:
 
         Return None if the turn has no agents.
         """
-        return await self._run_read(self._store.turn_bounds, session_id, trace)
+        return await self._run_read(self._spans.turn_bounds, session_id, trace)
 
     async def closing_event(self, session_id: str, key: str) -> Row | None:
         """Return the event that ended a call, block or agent; None while it is open or unknown."""
         for prefix in (CALL_SPAN_PREFIX, BLOCK_SPAN_PREFIX, AGENT_SPAN_PREFIX):
-            seq = await self._run_read(self._store.span_end, session_id, prefix + key)
+            seq = await self._run_read(self._spans.span_end, session_id, prefix + key)
             if seq is not None:
                 return await self._read_row(session_id, seq)
         return None
@@ -586,7 +689,7 @@ class Log:
     async def agent_starts(self, agent_id: str) -> list[tuple[str, Row]]:
         """Return the sessions in which an agent was started, each with the event that started it."""
         starts = []
-        for session_id, seq in await self._run_read(self._store.agent_starts, AGENT_SPAN_PREFIX + agent_id):
+        for session_id, seq in await self._run_read(self._spans.agent_starts, AGENT_SPAN_PREFIX + agent_id):
             row = await self._read_row(session_id, seq)
             if row is not None:
                 starts.append((session_id, row))
@@ -597,7 +700,7 @@ class Log:
         return page[0] if page and page.first == seq else None
 
     async def sessions_with_open_agents(self) -> list[str]:
-        return await self._run_read(self._store.sessions_with_open_agents)
+        return await self._run_read(self._spans.sessions_with_open_agents)
 
     # blobs and derived data
 
@@ -606,80 +709,96 @@ class Log:
         if not media_type:
             raise CallerError("expected a media type, got nothing")
         name = f"{session_id}/{sha256(data).hexdigest()}"
-        await self.transact(lambda store: store.put_blob(name, Blob(media_type, data)))
+        await self.run_job(PutBlob(name, Blob(media_type, data)))
         return name
 
     async def get_blob(self, name: str) -> Blob:
-        """Return a blob. Raise `NotFound` if there is none."""
-        blob = await self._run_read(self._store.blob, name)
+        """Return a blob; raise `NotFound` if there is none."""
+        blob = await self._run_read(self._blobs.blob, name)
         if blob is None:
             raise NotFound(f"no blob {name[:80]}")
         return blob
 
     async def blob_names(self, session_id: str) -> list[str]:
         """Return the names of the blobs of a session, sorted."""
-        return await self._run_read(self._store.blob_names, session_id)
+        return await self._run_read(self._blobs.blob_names, session_id)
 
     async def put_document(self, document: Document) -> None:
         """Add or replace a document."""
-        await self.transact(lambda store: store.put_document(document))
+        await self.run_job(PutDocuments((document,), self._clock()))
 
     async def documents(
-        self, session_id: str | None = None, *, type: str | None = None, category: str | None = None
+        self,
+        session_id: str | None = None,
+        *,
+        type: str | None = None,
+        category: str | None = None,
+        version: str = "",
     ) -> list[Document]:
-        """Return the documents that match, sorted by session and id; None matches all values."""
-        return await self._run_read(self._store.documents, session_id, type, category)
+        """Return the documents of a version that match, sorted by session and id; None matches all values."""
+        return await self._run_read(self._derived.documents, session_id, type, category, version)
 
-    async def put_snapshot(self, session_id: str, name: str, seq: int, body: bytes) -> None:
-        """Store a state as of a seq."""
-        await self.transact(lambda store: store.put_snapshot(session_id, name, seq, body))
+    async def put_snapshot(
+        self, session_id: str, name: str, seq: int, body: bytes, version: str = ""
+    ) -> None:
+        """Store a state as of a seq, built by a version of the code."""
+        await self.run_job(PutSnapshot(Snapshot(session_id, name, seq, body, version), self._clock()))
 
-    async def snapshot(self, session_id: str, name: str, at: int) -> tuple[int, bytes] | None:
-        """Return the newest snapshot of a name as of a seq or earlier, with its seq."""
-        return await self._run_read(self._store.snapshot, session_id, name, at)
+    async def replace_snapshot(
+        self, snapshot: Snapshot, expected: bytes | None, documents: Sequence[Document] = ()
+    ) -> bool:
+        """Store a snapshot and documents if the stored snapshot has the body `expected`; None: if none is.
 
-    async def drop_snapshots(self, session_id: str, name: str, first: int, last: int) -> None:
-        """Remove the snapshots of a name as of the seqs from `first` to `last`."""
-        await self.transact(lambda store: store.drop_snapshots(session_id, name, first, last))
+        Return False, and store nothing, if it has another one.
+        """
+        job = ReplaceSnapshot(snapshot, expected, tuple(documents), self._clock())
+        is_replaced: bool = await self.run_job(job)
+        return is_replaced
+
+    async def snapshot(
+        self, session_id: str, name: str, at: int, version: str = ""
+    ) -> tuple[int, bytes] | None:
+        """Return the newest snapshot of a name and version as of a seq or earlier, with its seq."""
+        return await self._run_read(self._derived.snapshot, session_id, name, at, version)
+
+    async def drop_snapshots(
+        self, session_id: str, name: str, first: int, last: int, version: str = ""
+    ) -> None:
+        """Remove the snapshots of a name and version as of the seqs from `first` to `last`."""
+        await self.run_job(DropSnapshots(session_id, name, first, last, version))
 
     def set_evict_callback(self, callback: EvictCallback) -> None:
-        """Call `callback` inside the transaction that evicts events."""
-        self._store.on_evict = callback
+        """Call `callback` inside the transaction that evicts events, if the store evicts any."""
+        if isinstance(self._store, EvictingStore):
+            self._store.on_evict = callback
 
-    async def delete_derived(self, session_id: str | None = None) -> None:
-        """Remove the documents and snapshots of a session, or of all. Events can derive them again."""
-        await self.transact(lambda store: store.delete_derived(session_id))
+    async def delete_derived(self, session_id: str | None = None, version: str | None = None) -> None:
+        """Remove the documents and snapshots of a session, or of all, and of a version, or of all.
+
+        Events can derive them again.
+        """
+        await self.run_job(DeleteDerived(session_id or "", version))
+
+    async def collect_derived(self, session_id: str, versions: Collection[str], older_ms: int) -> None:
+        """Remove what other versions of the code have derived, if it was stored more than `older_ms` ago."""
+        before_ms = self._clock() - older_ms
+        await self.run_job(CollectDerived(session_id, frozenset(versions), before_ms))
 
     # maintenance
 
     async def prune(self, session_id: str, before_ms: int) -> int:
-        """Remove live events of finished blocks and calls older than a time. Return how many."""
-        return await self.transact(lambda store: prune_session(store, session_id, before_ms))
+        """Remove live events of finished blocks and calls older than a time; return how many."""
+        count: int = await self.run_job(PruneSession(session_id, before_ms))
+        return count
 
     async def verify(self) -> list[Damage]:
-        """Check everything that is stored. Return the damages."""
-        return await self._run_read(lambda: list(self._store.verify()))
+        """Check everything that is stored; return the damages."""
+        maintenance = self._maintenance
+        return await self._run_read(lambda: list(maintenance.verify()))
 
     async def damages(self) -> list[Damage]:
         """Return the damages that are recorded."""
-        return await self._run_read(self._store.damages)
-
-    async def transact(self, work: Callable[[Store], T]) -> T:
-        """Run `work` on the store in a transaction. It must check first and write last."""
-        result: T = await self._submit(work)
-        return result
-
-    def _submit(
-        self,
-        work: Callable[[Store], Any],
-        on_commit: Callable[[Any], Any] = lambda result: result,
-        *,
-        writes: bool = True,
-        on_settled: Callable[[], None] | None = None,
-    ) -> asyncio.Future[Any]:
-        if self._writer is None:
-            raise StoreError("this log was opened for reading only")
-        return self._writer.submit(work, on_commit, writes, on_settled)
+        return await self._run_read(self._maintenance.damages)
 
     def _start_probe(self) -> None:
         if self._probe is None or self._probe.done():
@@ -698,75 +817,69 @@ class Log:
                 if session_id is None:
                     session_id = next((record.session_id for record in await self.sessions()), None)
                 if session_id is not None:
-                    await self.transact(partial(rewrite_record, session_id=session_id))
+                    await self.run_job(RewriteRecord(session_id))
             except StoreError:
                 continue
-
-    async def _poll_commits(self) -> None:
-        """Refresh tails when the writing process has committed, until the log is closed.
-
-        The commit count is in shared memory and costs no query. In case it fails or does not move, the
-        sessions are read now and then.
-        """
-        loop = asyncio.get_running_loop()
-        last_count: int | None = None
-        reconciled_s = loop.time()
-        while True:
-            count = await self._read_commit_count()
-            is_due = loop.time() - reconciled_s >= RECONCILE_INTERVAL_S
-            if is_due or (count is not None and count != last_count):
-                last_count = count
-                reconciled_s = loop.time()
-                for session_id, tail in list(self.tails.items()):
-                    await self._refresh_tail(session_id, tail)
-            await asyncio.sleep(POLL_INTERVAL_S)
-
-    async def _read_commit_count(self) -> int | None:
-        """Return the store's commit count; None, after a pause, if it cannot be read."""
-        try:
-            return await self._run_read(self._store.commit_count)
-        except Exception as error:  # noqa: BLE001  whatever a store raises: followers must not sleep for ever
-            log.error("cannot read the commit count, reading the sessions instead: %s", error)
-            await asyncio.sleep(RECONCILE_INTERVAL_S)
-            return None
-
-    async def _refresh_tail(self, session_id: str, tail: Tail) -> None:
-        try:
-            tail.catch_up(await self.info(session_id))
-        except Exception as error:  # noqa: BLE001  a follower that ends reads again, and gets the error itself
-            log.error("cannot read new events of %s: %s", session_id, error)
-            self._end_tail(session_id)
 
     async def _quarantine(self, damage: SessionDamaged) -> None:
         """Record a damage and end the followers if it is new. Raise it if the log is read only."""
         log.error("%s", damage)
         if self._writer is None:
             raise damage
-        await self._submit(
-            lambda store: quarantine(store, damage),
-            lambda is_new: self._on_quarantined(damage.session_id, is_new),
-        )
-
-    def _on_quarantined(self, session_id: str, is_new: bool) -> None:
-        if is_new:
-            self._end_tail(session_id)
+        lost = Damage(damage.session_id, damage.first, damage.last, damage.problem)
+        await self.run_job(QuarantineDamage(lost))
 
     async def close(self) -> None:
         """Finish every append, end the followers and close the store."""
-        for task in (self._watcher, self._probe):
+        for task in (self._reconciler, self._refresher, self._probe):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
         if self._writer is not None:
+            await self.leases.close()
             await self._writer.close()
-        for session_id in list(self.tails):
-            self._close_tail(session_id)
+        for tail in self.tails.values():
+            tail.closed = True
+            tail.wakeup.wake()
         self._closed = True
         await asyncio.to_thread(self._close_store)
 
     def _close_store(self) -> None:
         self._reader_pool.shutdown()  # waits for reads that have begun
+        self._stop_listening()
         self._store.close()
+
+    # abilities of the store
+
+    @property
+    def _spans(self) -> SpanIndex:
+        if not isinstance(self._store, SpanIndex):
+            raise missing_ability("finds no turns, agents and calls")
+        return self._store
+
+    @property
+    def _directory(self) -> SessionDirectory:
+        if not isinstance(self._store, SessionDirectory):
+            raise missing_ability("lists no sessions")
+        return self._store
+
+    @property
+    def _blobs(self) -> BlobStore:
+        if not isinstance(self._store, BlobStore):
+            raise missing_ability("has no blobs")
+        return self._store
+
+    @property
+    def _derived(self) -> DerivedStore:
+        if not isinstance(self._store, DerivedStore):
+            raise missing_ability("has no documents and snapshots")
+        return self._store
+
+    @property
+    def _maintenance(self) -> Maintenance:
+        if not isinstance(self._store, Maintenance):
+            raise missing_ability("cannot be verified")
+        return self._store
 
     async def _run_read(self, work: Callable[..., T], *args: object) -> T:
         if self._closed:
@@ -780,10 +893,69 @@ class Log:
             raise CallerError(f"this cannot be asked for: {error}") from None
 
 
-def rewrite_record(store: Store, session_id: str) -> None:
-    record = store.get_record(session_id)
-    if record is not None:
-        store.put_record(record)
+class LogLeases:
+    """The leases of a log's sessions (`leases.Leases`), with the times of the log's clock."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._owners: set[str] = set()  # that are alive as long as the log is open
+        self.wanted = Wakeup()
+
+    async def claim(self, session_id: str, owner: str) -> Lease | None:
+        lease: Lease | None = await self._run(ClaimLease(session_id, owner, self._log._clock()), owner)
+        return lease
+
+    async def claim_wanted(
+        self, owner: str, apps: Collection[str] | None = None, limit: int = 1
+    ) -> list[Lease]:
+        names = None if apps is None else frozenset(apps)
+        leases: list[Lease] = await self._run(ClaimWanted(owner, names, limit, self._log._clock()), owner)
+        return leases
+
+    async def release(self, lease: Lease, seen: int, wake_at_ms: int | None = None) -> bool:
+        job = ReleaseLease(lease.session_id, lease.owner, lease.fence, seen, wake_at_ms)
+        is_released: bool = await self._run(job)
+        return is_released
+
+    async def renew(self, owner: str) -> None:
+        await self._run(RenewOwner(owner, self._log._clock()), owner)
+
+    async def save_seen(self, owner: str, seen: Mapping[str, int]) -> None:
+        await self._run(SaveSeen(owner, tuple(seen.items())))
+
+    async def reset_attempts(self, lease: Lease) -> bool:
+        is_reset: bool = await self._run(ResetAttempts(lease.session_id, lease.owner, lease.fence))
+        return is_reset
+
+    async def owner_of(self, session_id: str) -> str | None:
+        return await self._log._run_read(self._store.owner_of, session_id)
+
+    async def wait_for_wanted(self, timeout_s: float) -> bool:
+        return await self.wanted.wait(timeout_s)
+
+    @property
+    def _store(self) -> LeaseStore:
+        store = self._log._store
+        if not isinstance(store, LeaseStore):
+            raise missing_ability("has no leases")
+        return store
+
+    async def _run(self, job: Job, owner: str | None = None) -> Any:
+        """Commit a job; `owner` is alive from now on."""
+        if owner is not None:
+            self._owners.add(owner)
+        return await self._log.run_job(job)
+
+    async def close(self) -> None:
+        """End the owners of this log. Their leases that were not released count as unclean ends."""
+        while self._owners:
+            owner = self._owners.pop()
+            with suppress(StoreError):  # a store that cannot be written to is closed all the same
+                await self._log.run_job(EndOwner(owner))
+
+
+def missing_ability(problem: str) -> CallerError:
+    return CallerError(f"this store {problem}")
 
 
 def unchanged_page(page: Page) -> Page:

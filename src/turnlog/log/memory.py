@@ -8,16 +8,22 @@ are. Above `ring_bytes` it keeps fewer events, and the newest turn may use twice
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import accumulate
 from math import inf
 from operator import itemgetter
+from typing import NamedTuple
 
 from turnlog.events import CATALOG, decode_envelope
+from turnlog.ids import new_epoch, new_process_id
+from turnlog.log.bell import Bell, RingListener, StopListening
 from turnlog.log.filter import matches_any_type
+from turnlog.log.jobs import Job, JobOutcome, Snapshot
+from turnlog.log.leases import LeaseRow, Owners
+from turnlog.log.local_jobs import commit_jobs, run_job
 from turnlog.log.records import (
     Blob,
     Damage,
@@ -288,11 +294,29 @@ def update_lists(lists: dict[str, set[str]], session_id: str, before: set[str], 
         lists.setdefault(principal, set()).add(session_id)
 
 
+class StoredDocument(NamedTuple):
+    """A document and the time at which it was stored."""
+
+    document: Document
+    ts_ms: int
+
+
+class StoredSnapshot(NamedTuple):
+    """A snapshot and the time at which it was stored."""
+
+    body: bytes
+    ts_ms: int
+
+
+SnapshotKey = tuple[str, str, str]  # session, name, version
+
+
 class MemoryStore:
     """The store behind `memory:`."""
 
     max_batch = 1  # memory cannot be rolled back
     reader_threads = 0
+    reconcile_s: float | None = None  # the bell is a call: no ring is lost
 
     def __init__(self, ring_events: int = RING_EVENTS, ring_bytes: int = RING_BYTES) -> None:
         self._ring_events = ring_events
@@ -303,24 +327,45 @@ class MemoryStore:
         self._sessions_by_member: dict[str, set[str]] = {}
         self._sessions_by_invitee: dict[str, set[str]] = {}
         self._blobs: dict[str, Blob] = {}
-        self._documents: dict[tuple[str, str], Document] = {}
-        self._snapshots: dict[tuple[str, str], dict[int, bytes]] = {}
+        self._documents: dict[tuple[str, str, str], StoredDocument] = {}
+        self._snapshots: dict[SnapshotKey, dict[int, StoredSnapshot]] = {}
+        self._leases: dict[str, LeaseRow] = {}
+        self.owners = Owners(new_process_id())
+        self._bell = Bell()
+        self._moved: dict[str, int] = {}  # by this transaction: the last seq by session
+        self._is_wanted = False  # this transaction has marked a session as wanted
 
     def close(self) -> None:
         pass
 
+    def listen(self, ring: RingListener) -> StopListening:
+        return self._bell.listen(ring)
+
     # writing
+
+    def commit(self, jobs: Sequence[Job]) -> list[JobOutcome]:
+        return commit_jobs(self, jobs)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         with self._lock:
-            yield
+            try:
+                yield
+            finally:
+                moved = self._moved
+                is_wanted = self._is_wanted
+                self._moved = {}
+                self._is_wanted = False
+            # Inside the lock: rings come in the order of commits.
+            if moved or is_wanted:
+                self._bell.ring(moved, is_wanted)
 
     def get_record(self, session_id: str) -> SessionRecord | None:
         return self.info(session_id)
 
     def put_record(self, record: SessionRecord) -> None:
         session_id = record.session_id
+        self._moved[session_id] = record.last
         members: set[str] = set()
         invitees: set[str] = set()
         ring = self._rings.get(session_id)
@@ -347,7 +392,9 @@ class MemoryStore:
                 rows[event_id] = row
         return rows
 
-    def insert_rows(self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]) -> None:
+    def insert_rows(
+        self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]
+    ) -> SessionRecord:
         ring = self._rings[record.session_id]
         edge_by_seq = {edge.seq: edge for edge in edges}
         for new in rows:
@@ -360,35 +407,81 @@ class MemoryStore:
             evicted = ring.evict(self._ring_events, self._ring_bytes)
             if evicted:
                 self.on_evict(self, ring.record, evicted)
+        return ring.record
 
     def put_blob(self, name: str, blob: Blob) -> None:
         self._blobs.setdefault(name, blob)
 
-    def put_document(self, document: Document) -> None:
-        self._documents[document.session_id, document.id] = document
+    def put_document(self, document: Document, ts_ms: int) -> None:
+        key = (document.session_id, document.id, document.version)
+        self._documents[key] = StoredDocument(document, ts_ms)
 
-    def put_snapshot(self, session_id: str, name: str, seq: int, body: bytes) -> None:
-        self._snapshots.setdefault((session_id, name), {})[seq] = body
+    def put_snapshot(self, snapshot: Snapshot, ts_ms: int) -> None:
+        session_id, name, seq, body, version = snapshot
+        self._snapshots.setdefault((session_id, name, version), {})[seq] = StoredSnapshot(body, ts_ms)
 
-    def drop_snapshots(self, session_id: str, name: str, first: int, last: int) -> None:
-        snapshots = self._snapshots.get((session_id, name), {})
+    def drop_snapshots(self, session_id: str, name: str, first: int, last: int, version: str) -> None:
+        snapshots = self._snapshots.get((session_id, name, version), {})
         for seq in [seq for seq in snapshots if first <= seq <= last]:
             del snapshots[seq]
 
-    def delete_derived(self, session_id: str | None = None) -> None:
-        for table in (self._documents, self._snapshots):
-            for key in [key for key in table if session_id in (None, key[0])]:
-                del table[key]
+    def delete_derived(self, session_id: str = "", version: str | None = None) -> None:
+        def is_deleted(key: tuple[str, str, str]) -> bool:
+            return session_id in ("", key[0]) and version in (None, key[2])
+
+        self._documents = {key: value for key, value in self._documents.items() if not is_deleted(key)}
+        self._snapshots = {key: value for key, value in self._snapshots.items() if not is_deleted(key)}
+
+    def collect_derived(self, session_id: str, versions: Collection[str], before_ms: int) -> None:
+        def is_old(key: tuple[str, str, str], ts_ms: int) -> bool:
+            return key[0] == session_id and key[2] not in versions and ts_ms < before_ms
+
+        self._documents = {
+            key: stored for key, stored in self._documents.items() if not is_old(key, stored.ts_ms)
+        }
+        for key, snapshots in list(self._snapshots.items()):
+            kept = {seq: stored for seq, stored in snapshots.items() if not is_old(key, stored.ts_ms)}
+            if kept:
+                self._snapshots[key] = kept
+            else:
+                del self._snapshots[key]
+
+    def put_derived(self, job: Job) -> None:
+        run_job(self, job)
 
     def prune(self, session_id: str, before_ms: int) -> int:
         ring = self._rings[session_id]
         seqs = ring.prune(before_ms)
         if seqs:
-            ring.record = ring.record.replace(pruned_through=max(ring.record.pruned_through, *seqs))
+            record = ring.record
+            pruned_through = max(record.pruned_through, seqs[-1])
+            self.put_record(record.replace(pruned_through=pruned_through, revision=record.revision + 1))
         return len(seqs)
 
     def quarantine(self, damage: Damage) -> None:
-        raise AssertionError("memory is not damaged")
+        record = self.info(damage.session_id)
+        if record is not None:
+            self.put_record(record.replace(epoch=new_epoch(), revision=record.revision + 1))
+
+    def get_lease(self, session_id: str) -> LeaseRow | None:
+        return self._leases.get(session_id)
+
+    def put_lease(self, row: LeaseRow) -> None:
+        self._leases[row.session_id] = row
+        if row.owner is None and row.wanted_at_ms is not None:
+            self._is_wanted = True
+
+    def held_leases(self) -> list[LeaseRow]:
+        return [row for row in self._leases.values() if row.owner is not None]
+
+    def due_leases(self, now_ms: int, apps: Collection[str] | None, limit: int) -> list[LeaseRow]:
+        due = [row for row in self._leases.values() if row.is_due(now_ms) and self._is_run_by(row, apps)]
+        return sorted(due, key=lambda row: row.due_ms)[:limit]
+
+    def _is_run_by(self, row: LeaseRow, apps: Collection[str] | None) -> bool:
+        """Return True if the session of a lease is open and of one of these applications."""
+        record = self._rings[row.session_id].record
+        return not record.closed and (apps is None or record.app in apps)
 
     # reading
 
@@ -504,27 +597,32 @@ class MemoryStore:
     def blob_names(self, session_id: str) -> list[str]:
         return sorted(name for name in self._blobs if name.startswith(f"{session_id}/"))
 
-    def documents(self, session_id: str | None, type: str | None, category: str | None) -> list[Document]:
+    def documents(
+        self, session_id: str | None, type: str | None, category: str | None, version: str
+    ) -> list[Document]:
         with self._lock:
             return [
                 document
-                for _, document in sorted(self._documents.items())
+                for _, (document, _) in sorted(self._documents.items())
                 if session_id in (None, document.session_id)
                 and type in (None, document.type)
                 and category in (None, document.category)
+                and version == document.version
             ]
 
-    def snapshot(self, session_id: str, name: str, at: int) -> tuple[int, bytes] | None:
+    def snapshot(self, session_id: str, name: str, at: int, version: str = "") -> tuple[int, bytes] | None:
         with self._lock:
-            snapshots = self._snapshots.get((session_id, name), {})
+            snapshots = self._snapshots.get((session_id, name, version), {})
             seq = max((seq for seq in snapshots if seq <= at), default=None)
-            return None if seq is None else (seq, snapshots[seq])
+            return None if seq is None else (seq, snapshots[seq].body)
+
+    def owner_of(self, session_id: str) -> str | None:
+        with self._lock:
+            row = self._leases.get(session_id)
+            return row.owner if row is not None and self.owners.is_alive(row) else None
 
     def damages(self) -> list[Damage]:
         return []
 
     def verify(self) -> list[Damage]:
         return []
-
-    def commit_count(self) -> int:
-        return 0

@@ -268,13 +268,17 @@ class Damage(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A document derived from events: stable id, queried by type and category."""
+    """A document derived from events: stable id, queried by type and category.
+
+    `version` is that of the code that derived it.
+    """
 
     session_id: str
     id: str
     type: str
     category: str
     body: bytes
+    version: str = ""
 
 
 class Blob(NamedTuple):

@@ -1,116 +1,125 @@
 """The store interface: what a log needs from its storage.
 
-A store is synchronous. One thread writes: `transaction` brackets a group of work, and the methods of
-`StoreWriter` are called inside it. The methods of `StoreReader` may be called from any thread. A store
-never returns a row that fails its integrity check: it returns the good rows before it, and raises
-`SessionDamaged` when the next read begins with it.
+`EventStore` is required. The other protocols are abilities that a store may have: an index of spans, a
+directory of sessions, blobs, derived data, maintenance, leases. A log on a store without an ability refuses
+the calls that need it.
 
-`turnlog.testing` has the numbered contracts that every store must fulfil.
+A store is synchronous. `commit` may be called from any thread, and so may all reads. All changes are jobs
+(`jobs`): no function of the caller runs inside a transaction. A store never returns a row that fails its
+integrity check: it returns the good rows before it, and raises `SessionDamaged` when the next read begins
+with it. `turnlog.testing` has the numbered contracts that every store must fulfil.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from turnlog.log.bell import RingListener, StopListening
+from turnlog.log.jobs import Job, JobOutcome
 from turnlog.log.records import (
     Blob,
     Damage,
     Document,
     FrameBatch,
     ListPosition,
-    NewRow,
     Page,
     Row,
     SessionRecord,
     TypeQuery,
 )
-from turnlog.log.spans import SpanEdge
 
 
-class StoreWriter(Protocol):
-    """The methods that the writer thread calls, inside a transaction.
-
-    A store that evicts old events calls `on_evict` with itself, the session and the evicted rows, inside the
-    transaction. A store that keeps all events never calls it.
-    """
-
-    on_evict: "EvictCallback"
+class EventStore(Protocol):
+    """Sessions of events: commit jobs, read rows, hear of changes."""
 
     @property
     def max_batch(self) -> int:
-        """Return how many jobs may share a transaction; 1 for a store that cannot roll back."""
+        """How many jobs `commit` takes; 1 for a store that cannot roll back."""
         ...
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """Make everything inside durable when the block ends, or nothing."""
-        ...
-
-    def get_record(self, session_id: str) -> SessionRecord | None:
-        """Return the record of a session, including changes of this transaction."""
-        ...
-
-    def put_record(self, record: SessionRecord) -> None:
-        """Add or replace the record of a session."""
-        ...
-
-    def find(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
-        """Return the rows of those event ids that the session contains."""
-        ...
-
-    def insert_rows(self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]) -> None:
-        """Append rows, index their span edges and replace the record of the session."""
-        ...
-
-    def put_blob(self, name: str, blob: Blob) -> None:
-        """Store a blob unless its name exists: the name contains the hash of the content."""
-        ...
-
-    def put_document(self, document: Document) -> None:
-        """Add or replace a document."""
-        ...
-
-    def put_snapshot(self, session_id: str, name: str, seq: int, body: bytes) -> None:
-        """Store a state as of a seq."""
-        ...
-
-    def drop_snapshots(self, session_id: str, name: str, first: int, last: int) -> None:
-        """Remove the snapshots of a name as of the seqs from `first` to `last`."""
-        ...
-
-    def delete_derived(self, session_id: str | None = None) -> None:
-        """Remove the documents and snapshots of a session, or of all sessions.
-
-        They can be derived from the events again.
-        """
-        ...
-
-    def prune(self, session_id: str, before_ms: int) -> int:
-        """Remove live rows of finished spans older than a time. Return how many were removed."""
-        ...
-
-    def quarantine(self, damage: Damage) -> None:
-        """Record a damaged part, exclude it from reads for good and give the session a new epoch."""
-        ...
-
-
-EvictCallback = Callable[["Store", SessionRecord, Sequence[Row]], None]
-
-
-def ignore_eviction(store: "Store", record: SessionRecord, rows: Sequence[Row]) -> None:
-    """Do nothing: this is the default eviction callback."""
-
-
-class StoreReader(Protocol):
-    """The methods that may be called from any thread."""
 
     @property
     def reader_threads(self) -> int:
         """Return how many threads may read at a time; 0 for a store whose methods never block."""
         ...
 
+    @property
+    def reconcile_s(self) -> float | None:
+        """How often a log reads its followed sessions again, in case a ring is lost; None: none is."""
+        ...
+
+    def commit(self, jobs: Sequence[Job]) -> list[JobOutcome]:
+        """Decide jobs in their order and make them durable. Return one outcome for each; never raise.
+
+        A job that is refused, or has a value that cannot be stored, does not affect the others. A failure of
+        the store (`StoreError`) is the outcome of all jobs. A job of an ability that the store does not have
+        is refused.
+        """
+        ...
+
+    def listen(self, ring: RingListener) -> StopListening:
+        """Call `ring` after every commit, also of other processes. Return a function that ends it."""
+        ...
+
     def info(self, session_id: str) -> SessionRecord | None:
         """Return the record of a session, None if there is none. Raise `SessionDamaged` if it is damaged."""
         ...
+
+    def read(self, session_id: str, after: int, replay_from: int | None, limit_bytes: int) -> Page:
+        """Return rows after a seq: about `limit_bytes`, at least one row unless there are none.
+
+        With `replay_from`, live rows of spans that began after that seq and have ended are left out. The
+        epoch of the page is empty if there is no such session.
+        """
+        ...
+
+    def read_types(self, session_id: str, type_query: TypeQuery) -> Page:
+        """Return durable rows of some types; `upto` of the page is the seq up to which was searched.
+
+        The store reads no rows of other types. Live rows are never included.
+        """
+        ...
+
+    def read_frames(
+        self, session_id: str, after: int, replay_from: int | None, limit_bytes: int
+    ) -> FrameBatch | None:
+        """Return the same rows as `read`, as they are sent; None if there are none."""
+        ...
+
+    def has_event(self, session_id: str, seq: int) -> bool: ...
+
+    def close(self) -> None:
+        """Close every file, unless another log listens: the last one closes them."""
+        ...
+
+
+@runtime_checkable
+class SpanIndex(Protocol):
+    """Ability: find the spans (turns, agents, blocks, calls) of a session by key, trace or seq."""
+
+    def oldest_open_turn_start(self, session_id: str, at: int) -> int:
+        """Return the first seq of the oldest turn that was open at a seq, or `at + 1` if none was."""
+        ...
+
+    def turn_bounds(self, session_id: str, trace: str) -> tuple[int, int | None] | None:
+        """Return the first seq of the agents of a turn and the last, None while one is open.
+
+        Return None if the turn has no agents.
+        """
+        ...
+
+    def agent_starts(self, key: str) -> list[tuple[str, int]]:
+        """Return (session, seq) of each start of an agent, at most `MAX_SAME_AGENTS`."""
+        ...
+
+    def span_end(self, session_id: str, key: str) -> int | None:
+        """Return the seq that ended a span; None while it is open or unknown."""
+        ...
+
+    def sessions_with_open_agents(self) -> list[str]: ...
+
+
+@runtime_checkable
+class SessionDirectory(Protocol):
+    """Ability: list sessions, by member and by invitation."""
 
     def sessions(self) -> list[SessionRecord]:
         """Return all sessions with an undamaged record, the oldest first."""
@@ -137,49 +146,10 @@ class StoreReader(Protocol):
         """Return the sessions whose record is damaged. `info` of one raises `SessionDamaged`."""
         ...
 
-    def read(self, session_id: str, after: int, replay_from: int | None, limit_bytes: int) -> Page:
-        """Return rows after a seq: about `limit_bytes`, at least one row unless there are none.
 
-        With `replay_from`, live rows of spans that began after that seq and have ended are left out. The
-        epoch of the page is empty if there is no such session.
-        """
-        ...
-
-    def read_types(self, session_id: str, type_query: TypeQuery) -> Page:
-        """Return durable rows of some types. `upto` of the page is the last seq that was searched.
-
-        The store reads no rows of other types. Live rows are never included.
-        """
-        ...
-
-    def read_frames(
-        self, session_id: str, after: int, replay_from: int | None, limit_bytes: int
-    ) -> FrameBatch | None:
-        """Return the same rows as `read`, as they are sent; None if there are none."""
-        ...
-
-    def has_event(self, session_id: str, seq: int) -> bool: ...
-
-    def oldest_open_turn_start(self, session_id: str, at: int) -> int:
-        """Return the first seq of the oldest turn that was open at a seq, or `at + 1` if none was."""
-        ...
-
-    def turn_bounds(self, session_id: str, trace: str) -> tuple[int, int | None] | None:
-        """Return the first seq of the agents of a turn and the last, None while one is open.
-
-        Return None if the turn has no agents.
-        """
-        ...
-
-    def agent_starts(self, key: str) -> list[tuple[str, int]]:
-        """Return (session, seq) of each start of an agent, at most `MAX_SAME_AGENTS`."""
-        ...
-
-    def span_end(self, session_id: str, key: str) -> int | None:
-        """Return the seq that ended a span; None while it is open or unknown."""
-        ...
-
-    def sessions_with_open_agents(self) -> list[str]: ...
+@runtime_checkable
+class BlobStore(Protocol):
+    """Ability: binary content. Its job is `PutBlob`."""
 
     def blob(self, name: str) -> Blob | None: ...
 
@@ -187,17 +157,28 @@ class StoreReader(Protocol):
         """Return the names of the blobs of a session, sorted."""
         ...
 
-    def documents(self, session_id: str | None, type: str | None, category: str | None) -> list[Document]:
+
+@runtime_checkable
+class DerivedStore(Protocol):
+    """Ability: documents and snapshots, which events can derive again. Its jobs are `jobs.DerivedJob`.
+
+    Each has the version of the code that stored it. Those of two versions do not affect each other.
+    """
+
+    def documents(
+        self, session_id: str | None, type: str | None, category: str | None, version: str
+    ) -> list[Document]:
         """Return the documents that match, sorted by session and id; None matches all values."""
         ...
 
-    def snapshot(self, session_id: str, name: str, at: int) -> tuple[int, bytes] | None:
-        """Return the newest snapshot of a name as of a seq or earlier, with its seq."""
+    def snapshot(self, session_id: str, name: str, at: int, version: str) -> tuple[int, bytes] | None:
+        """Return the newest snapshot of a name and version as of a seq or earlier, with its seq."""
         ...
 
-    def commit_count(self) -> int:
-        """Return a number that changes when another process has written."""
-        ...
+
+@runtime_checkable
+class Maintenance(Protocol):
+    """Ability: check what is stored. Its jobs are `PruneSession` and `QuarantineDamage`."""
 
     def verify(self) -> Iterable[Damage]:
         """Check everything that is stored. Yield the damages, session by session."""
@@ -207,10 +188,44 @@ class StoreReader(Protocol):
         """Return the damages that are recorded."""
         ...
 
-    def close(self) -> None:
-        """Close every file."""
+
+@runtime_checkable
+class LeaseStore(Protocol):
+    """Ability: one owner per session. Its jobs are `jobs.LeaseJob` (see `leases`)."""
+
+    def owner_of(self, session_id: str) -> str | None:
+        """Return the live owner of a session; None if it has none."""
         ...
 
 
-class Store(StoreWriter, StoreReader, Protocol):
-    """A store of sessions."""
+class DerivedWriter(Protocol):
+    """The derived data of a store inside a transaction: what an eviction callback may use."""
+
+    def snapshot(self, session_id: str, name: str, at: int, version: str) -> tuple[int, bytes] | None: ...
+
+    def put_derived(self, job: Job) -> None:
+        """Run a job that stores or removes derived data, in this transaction."""
+        ...
+
+
+EvictCallback = Callable[[DerivedWriter, SessionRecord, Sequence[Row]], None]
+
+
+def ignore_eviction(store: DerivedWriter, record: SessionRecord, rows: Sequence[Row]) -> None:
+    """The default eviction callback: does nothing."""
+
+
+@runtime_checkable
+class EvictingStore(Protocol):
+    """Ability: keep a bounded number of events.
+
+    The store calls `on_evict` with the session and the evicted rows, inside the transaction that evicts them.
+    """
+
+    on_evict: EvictCallback
+
+
+class Store(
+    EventStore, SpanIndex, SessionDirectory, BlobStore, DerivedStore, Maintenance, LeaseStore, Protocol
+):
+    """A store with every ability that the server needs."""

@@ -12,13 +12,20 @@ MAX_TAIL_BYTES = 1 << 20
 
 
 class Tail:
-    """The recent rows of one session. An empty `epoch` means: the history has changed, followers end."""
+    """The recent rows of one session, and its record. Followers share it.
+
+    The rows have no gap: rows that do not follow the last one replace all others. An empty `epoch` means that
+    the history has changed: followers end. `record` is the current one unless `is_stale`.
+    """
 
     def __init__(self, record: SessionRecord) -> None:
         self.last = record.last
         self.epoch = record.epoch
         self.closed = record.closed
+        self.record = record
         self.is_synced = False  # True once the record was read again after the tail was registered
+        self.foreign_commits = 0  # of other logs: how many rings for this session
+        self._read_commits = 0  # how many of them the record includes
         self.follower_count = 0
         self.wakeup = Wakeup()
         self._rows: deque[Row] = deque()
@@ -27,32 +34,70 @@ class Tail:
 
     @property
     def is_current(self) -> bool:
-        return self.is_synced and not self.closed and bool(self.epoch)
+        """Return whether `record` is the stored one, apart from commits of this log under way."""
+        return self.is_synced and self._read_commits == self.foreign_commits and bool(self.epoch)
 
-    def extend(self, rows: Sequence[Row]) -> None:
+    def publish(self, record: SessionRecord, rows: Sequence[Row]) -> None:
+        """Take over a commit of this log: its rows and the record after it. Wake the followers."""
+        if record.revision > self.record.revision:
+            self.record = record
+        if rows:
+            self._extend(rows)
+        if record.closed and not self.closed:
+            self.closed = True
+            self.wakeup.wake()
+
+    def _extend(self, rows: Sequence[Row]) -> None:
+        """Add committed rows and drop the oldest above the limits.
+
+        Another log may have added rows in between. Then the rows before are dropped: a follower that needs
+        them reads the store.
+        """
+        window_end = self._rows[-1].seq if self._rows else None
+        if window_end is not None and rows[-1].seq <= window_end:
+            return  # known rows
+        if window_end is not None and rows[0].seq != window_end + 1:
+            self._rows.clear()
+            self._size_bytes = 0
+
         self._rows.extend(rows)
         self._cached_page = None
         self._size_bytes += sum(len(row.frame) for row in rows)
         while len(self._rows) > MAX_TAIL_ROWS or (self._size_bytes > MAX_TAIL_BYTES and len(self._rows) > 1):
             self._size_bytes -= len(self._rows.popleft().frame)
 
-        self.last = rows[-1].seq
+        self.last = max(self.last, rows[-1].seq)
         self.wakeup.wake()
 
-    def catch_up(self, record: SessionRecord) -> None:
-        """Apply a record that was read from the store. Wake the followers if it changes the tail."""
+    def note_foreign_commit(self, last: int) -> None:
+        """Note that another log has changed the session, whose last seq is at least `last` now.
+
+        Followers read new rows from the store. The record is stale until `catch_up`.
+        """
+        self.foreign_commits += 1
+        if last > self.last:
+            self.last = last
+            self.wakeup.wake()
+
+    def catch_up(self, record: SessionRecord, foreign_commits: int) -> None:
+        """Take over a record that was read from the store; wake the followers if it is news to them.
+
+        `foreign_commits` is their number when the read began.
+        """
         self.is_synced = True
+        self._read_commits = max(self._read_commits, foreign_commits)
         closed = record.closed or self.closed
         if record.epoch != self.epoch:
             self.epoch = ""
-        elif record.last < self.last:
-            return  # read before the last rows were committed
-        elif record.last == self.last and closed == self.closed:
+            self.wakeup.wake()
             return
 
-        self.last = max(record.last, self.last)
-        self.closed = closed
-        self.wakeup.wake()
+        if record.revision > self.record.revision:
+            self.record = record
+        if record.last > self.last or closed != self.closed:
+            self.last = max(record.last, self.last)
+            self.closed = closed
+            self.wakeup.wake()
 
     def page_after(self, seq: int) -> Page | None:
         """Return the rows after a seq, one page for all followers there; None if the tail begins later."""

@@ -8,35 +8,23 @@ get the next seqs.
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from turnlog.errors import Conflict, InvalidEvent, NotFound, SessionClosed
-from turnlog.events import (
-    CATALOG,
-    Envelope,
-    EnvelopeDraft,
-    Event,
-    decode_any_envelope,
-    decode_envelope,
-    encode_envelope,
-)
-from turnlog.events.envelope import parse_timestamp_ms
+from turnlog.errors import InvalidEvent, NotFound
+from turnlog.events import Envelope, EnvelopeDraft, decode_any_envelope, decode_envelope
 from turnlog.events.payload import SessionId
 from turnlog.events.strict_json import one_line
 from turnlog.ids import new_epoch, now_ms, to_event_id
-from turnlog.log.append import RowBatch, activity_after, apply_to_record
 from turnlog.log.blobs import BlobLine, BlobReader, NamedBlob
 from turnlog.log.drafts import DraftBuilder, parse_draft_time_ms
 from turnlog.log.filter import MATCH_ALL, EventFilter
+from turnlog.log.jobs import DraftLine, EventLine, ImportCounts, ImportEvents
 from turnlog.log.log import Log
-from turnlog.log.records import Row, SessionRecord, envelope_json
-from turnlog.log.spans import live_event_span
-from turnlog.log.store import Store
+from turnlog.log.records import SessionRecord, envelope_json
 from turnlog.log.subscription import ChargeBytes
 
 E = TypeVar("E")
@@ -56,43 +44,6 @@ class SessionLine(msgspec.Struct, tag_field="type", tag="session", frozen=True):
 
 
 LINE_TYPES: dict[str, type[SessionLine | BlobLine]] = {"session": SessionLine, "blob": BlobLine}  # not events
-
-
-class EventLine(NamedTuple):
-    """A line that holds an event."""
-
-    number: int
-    envelope: Envelope
-    line: bytes
-
-    def conflict_error(self, record: SessionRecord) -> Conflict:
-        text = f"line {self.number}: the log has another event in the place of {self.envelope.id}"
-        return Conflict(text, record.last)
-
-
-class DraftLine(NamedTuple):
-    """A line that holds an event without a seq. `ts_ms` is the time of the import if the line has none."""
-
-    number: int
-    event: Event
-    ts_ms: int
-
-    def is_stored_as(self, line: bytes) -> bool:
-        stored = decode_envelope(line)
-        return (stored.type, bytes(stored.payload)) == (self.event.type, self.event.body)
-
-    def at(self, session_id: str, seq: int) -> EventLine:
-        """Return the line as the log stores it at a seq."""
-        line = encode_envelope(self.event, session_id=session_id, seq=seq, ts_ms=self.ts_ms)
-        return EventLine(self.number, decode_envelope(line), line)
-
-
-class ImportCounts(NamedTuple):
-    """How much of an import was new."""
-
-    new_events: int = 0
-    known_events: int = 0
-    new_blobs: int = 0
 
 
 class ImportBatch(NamedTuple):
@@ -141,9 +92,10 @@ async def import_lines(log: Log, lines: Iterable[bytes]) -> AsyncIterator[Import
             continue
 
         session = item.session
-        yield await log.append_raw(
-            session.session_id, partial(import_batch, session=session, lines=item.events)
+        record = SessionRecord(
+            session.session_id, new_epoch(), session.app, created_ms=session.created_ms or now_ms()
         )
+        yield await log.import_events(ImportEvents(record, tuple(item.events)))
         if item.is_last and session.closed:
             await log.close_session(session.session_id)
 
@@ -245,102 +197,3 @@ def with_full_event_id(line: bytes) -> bytes:
         return line  # `decode_line` says what is wrong with it
     fields["id"] = msgspec.Raw(msgspec.json.encode(to_event_id(event_id)))
     return msgspec.json.encode(fields)
-
-
-def import_batch(
-    store: Store, session: SessionLine, lines: list[EventLine | DraftLine]
-) -> tuple[ImportCounts, list[Row], str]:
-    """Import events inside a transaction: checks first, writes last.
-
-    Return the counts, the new rows and the epoch of the session.
-    """
-    known_record = store.get_record(session.session_id)
-    record = known_record or SessionRecord(
-        session.session_id, epoch=new_epoch(), app=session.app, created_ms=session.created_ms or now_ms()
-    )
-    updated = record
-    batch = RowBatch(record)
-    line_by_id: dict[str, bytes] = {}
-    for line in lines:
-        item = line.at(record.session_id, batch.last + 1) if isinstance(line, DraftLine) else line
-        envelope = item.envelope
-        if isinstance(line, DraftLine) and is_known_draft(store, known_record, line_by_id, line):
-            continue
-        if line_by_id.get(envelope.id) == item.line:
-            continue
-        if known_record and is_already_imported(store, record, item):
-            continue
-        if envelope.seq <= batch.last or envelope.id in line_by_id:
-            raise item.conflict_error(record)
-        if record.closed:
-            raise SessionClosed(f"line {item.number}: {record.session_id} is closed")
-
-        updated = restore_event(updated, batch, item)
-        line_by_id[envelope.id] = item.line
-
-    if known_record is None:
-        store.put_record(record)
-    if batch.rows:
-        updated = updated.replace(last=batch.last, durable_count=batch.durable_count, chain=batch.chain)
-        store.insert_rows(updated, batch.rows, batch.edges)
-    counts = ImportCounts(len(batch.rows), len(lines) - len(batch.rows))
-    return counts, [new.row for new in batch.rows], record.epoch
-
-
-def is_known_draft(
-    store: Store, record: SessionRecord | None, line_by_id: Mapping[str, bytes], draft: DraftLine
-) -> bool:
-    """Return whether the log, or the batch before it, has this event. Raise `Conflict` for another one.
-
-    `record` is None for a session that the log does not have yet.
-    """
-    event_id = draft.event.id
-    stored_line = line_by_id.get(event_id)
-    if record is not None and stored_line is None:
-        row = store.find(record.session_id, [event_id]).get(event_id)
-        stored_line = envelope_json(row) if row else None
-    if stored_line is None:
-        return False
-    if not draft.is_stored_as(stored_line):
-        last = record.last if record else -1
-        raise Conflict(f"line {draft.number}: {event_id} is the id of another event", last)
-    return True
-
-
-def is_already_imported(store: Store, record: SessionRecord, item: EventLine) -> bool:
-    """Return True if the log has this event, or had it and pruned it. Raise `Conflict` for another event."""
-    envelope = item.envelope
-    row = store.find(record.session_id, [envelope.id]).get(envelope.id)
-    if row is None:
-        if envelope.seq > record.pruned_through:
-            return False
-        return live_event_span(CATALOG.decode_payload(envelope)) is not None
-    if envelope_json(row) != item.line:
-        raise item.conflict_error(record)
-    return True
-
-
-def restore_event(record: SessionRecord, batch: RowBatch, item: EventLine) -> SessionRecord:
-    """Add an event to a batch with its own bytes, seq and time. Return the record after it.
-
-    Missing seqs before it count as pruned.
-    """
-    envelope = item.envelope
-    payload = CATALOG.decode_payload(envelope)
-    ts_ms = parse_timestamp_ms(envelope.ts)
-    has_gap = envelope.seq > batch.last + 1
-    batch.add(
-        envelope,
-        envelope,
-        payload,
-        seq=envelope.seq,
-        live=live_event_span(payload) is not None,
-        frame=b"data: " + item.line + b"\n\n",
-        ts_ms=ts_ms,
-    )
-    updated = record.replace(
-        pruned_through=envelope.seq - 1 if has_gap else record.pruned_through,
-        updated_ms=max(record.updated_ms, ts_ms),
-        activity=activity_after(record, {envelope.channel}, ts_ms),
-    )
-    return apply_to_record(updated, payload, envelope.actor, envelope.seq)

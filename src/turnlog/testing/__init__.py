@@ -5,17 +5,28 @@
         contract.check(lambda: MyStore(tmp_path / "log"))
 
 `CONTRACTS` hold for every store: each gets a new, empty one. `DURABLE_CONTRACTS` hold for a store that
-outlives its process: the contract closes the store, opens it again and expects the same data. A contract
-uses the store through `Log`, as the rest of the package does. It raises AssertionError, or TimeoutError if it
-waits in vain. Numbers are stable: a new contract is added at the end of its list.
+outlives its process: the contract closes the store, opens it again and expects the same data.
+`SHARED_CONTRACTS` hold for a store that several logs use at once: the factory is called once for each log,
+and a store inside one process returns the same object each time. A contract uses the store through `Log`, as
+the rest of the package does. It raises AssertionError, or TimeoutError if it waits in vain. Numbers are
+stable: a new contract is added at the end of its list.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from turnlog.testing import appending, durability, following, replay, sessions, side_data
+from turnlog.testing import (
+    appending,
+    durability,
+    following,
+    leasing,
+    replay,
+    sessions,
+    shared,
+    side_data,
+)
 from turnlog.testing.harness import Contract, StoreFactory
 
-__all__ = ["CONTRACTS", "DURABLE_CONTRACTS", "Contract", "StoreFactory"]
+__all__ = ["CONTRACTS", "DURABLE_CONTRACTS", "SHARED_CONTRACTS", "Contract", "StoreFactory"]
 
 
 def number_contracts(first: int, runs: Iterable[Callable[[StoreFactory], Awaitable[None]]]) -> list[Contract]:
@@ -97,6 +108,22 @@ CONTRACTS = number_contracts(
         following.follow_some_types,
         following.follow_some_types_live,
         replay.agent_starts,
+        appending.new_events_are_named,
+        sessions.create_with_events,
+        sessions.reading_keeps_list_order,
+        following.info_of_followed_session,
+        side_data.versions_side_by_side,
+        side_data.collect_old_versions,
+        side_data.replace_unchanged_snapshot,
+        leasing.claim_raises_fence,
+        leasing.live_owner_keeps_session,
+        leasing.release_keeps_seen,
+        leasing.wake_time,
+        leasing.wanted_sessions,
+        leasing.appends_that_want_nothing,
+        leasing.wish_survives_release,
+        leasing.attempts_count_unclean_ends,
+        leasing.seen_is_saved_by_its_owner,
     ],
 )
 
@@ -110,5 +137,29 @@ DURABLE_CONTRACTS = number_contracts(
         durability.side_data_survives_reopen,
         durability.pruned_end_survives_reopen,
         durability.session_details_survive_reopen,
+        leasing.leases_survive_reopen,
+    ],
+)
+
+SHARED_CONTRACTS = number_contracts(
+    201,
+    [
+        shared.dense_with_several_writers,
+        shared.followers_miss_nothing,
+        shared.one_event_per_id,
+        shared.expectations_hold_across_logs,
+        shared.fence_refuses_at_once,
+        shared.closing_ends_followers_elsewhere,
+        shared.epoch_ends_followers_elsewhere,
+        shared.members_change_elsewhere,
+        shared.deaf_bell,
+        shared.create_at_once,
+        shared.opposite_orders,
+        shared.dead_owner_is_replaced_once,
+        shared.owners_survive_an_outage,
+        shared.lease_data_reaches_other_logs,
+        shared.wanted_reaches_other_logs,
+        shared.bad_value_fails_alone,
+        shared.stopped_caller_holds_up_nobody,
     ],
 )

@@ -4,7 +4,7 @@ import asyncio
 
 from turnlog.errors import Conflict, Fenced, NotFound
 from turnlog.events import Scope, UiMessage, decode_envelope, encode_envelope
-from turnlog.log import envelope_json
+from turnlog.log import AppendResult, envelope_json
 from turnlog.testing.factories import (
     block_delta_event,
     block_end_event,
@@ -94,7 +94,7 @@ async def batch_isolation(make_store: StoreFactory) -> None:
             jobs.append(harness.log.submit(harness.session, [durable_event("a", "another text")]))
             jobs.append(harness.log.submit("sess_unknown", [durable_event("a")]))
         outcomes = await asyncio.gather(*jobs, return_exceptions=True)
-        assert outcomes[0::3] == [[seq] for seq in range(1, 61)]
+        assert outcomes[0::3] == [AppendResult([seq], seq - 1) for seq in range(1, 61)]
         assert {type(outcome) for outcome in outcomes[1::3]} == {Conflict}
         assert {type(outcome) for outcome in outcomes[2::3]} == {NotFound}
         assert await harness.read_seqs() == list(range(61))
@@ -209,3 +209,14 @@ async def fence_rises_without_new_events(make_store: StoreFactory) -> None:
         await expect_raises(Fenced, harness.append(durable_event("b"), fence=2))
         assert await harness.append(durable_event("b"), fence=3) == [1]
         assert (await harness.info()).fence == 3
+
+
+async def new_events_are_named(make_store: StoreFactory) -> None:
+    """An append says which of its events were new; a retry has none."""
+    async with open_harness(make_store) as harness:
+        log = harness.log
+        assert (await log.append(harness.session, durable_events("a", "b"))).new == [True, True]
+        assert (await log.append(harness.session, durable_events("a", "b"))).new == [False, False]
+        mixed = await log.append(harness.session, durable_events("b", "c", "a", "d"))
+        assert (mixed.seqs, mixed.new) == ([1, 2, 0, 3], [False, True, False, True])
+        assert (await log.append(harness.session, [])).new == []

@@ -202,3 +202,23 @@ async def follow_some_types_live(make_store: StoreFactory) -> None:
                 pass
             await harness.append(durable_event("x"), tool_call_event("c"))
             assert [row.type for row in await anext(pages)] == ["assistant.message", "tool.call"]
+
+
+async def info_of_followed_session(make_store: StoreFactory) -> None:
+    """The record of a followed session is that of the last acknowledged change, whatever changed it."""
+    async with open_harness(make_store) as harness:
+        async with open_follower(harness.log, harness.session, idle_s=0.01) as pages:
+            assert await next_seqs(pages) == []
+            for number in range(10):
+                await harness.append(durable_event(str(number)))
+                assert (await harness.info()).last == number
+            lease = await harness.log.leases.claim(harness.session, "one")
+            assert lease is not None
+            assert (await harness.info()).fence == lease.fence
+            harness.now_ms += 1
+            await harness.append(block_start_event("x"), block_delta_event("x"), block_end_event("x"))
+            assert await harness.prune(harness.now_ms + 1) == 1
+            assert (await harness.info()).pruned_through == 11
+            await harness.close_session()
+            assert (await harness.info()).closed
+        assert (await harness.info()).closed

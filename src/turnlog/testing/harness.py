@@ -50,7 +50,7 @@ class LogHarness:
         return await self.log.info(self.session)
 
     async def append(self, *events: Event, session: str = "", **options: Any) -> list[int]:
-        return await self.log.append(session or self.session, events, **options)
+        return (await self.log.append(session or self.session, events, **options)).seqs
 
     async def read_rows(self, after: int = -1, session: str = "", **options: Any) -> list[Row]:
         rows: list[Row] = []

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from turnlog.errors import CallerError, NotFound, SessionClosed
+from turnlog.errors import CallerError, Conflict, NotFound, SessionClosed
 from turnlog.events import (
     Event,
     Scope,
@@ -277,3 +277,37 @@ async def list_all_pages(harness: LogHarness, principal: str | None, limit: int 
         ids += [record.session_id for _, record in page]
         after = page[-1][0]
     return ids
+
+
+async def create_with_events(make_store: StoreFactory) -> None:
+    """A session and its first events are one unit: all of them are stored, or none."""
+    async with open_harness(make_store) as harness:
+        log = harness.log
+        title = make_event(SessionTitle(title="First"), "title")
+        session = await log.create("contract", None, [member_event("ada", "owner"), title])
+        record = await log.info(session)
+        assert (record.members, record.title, record.last) == ({"ada": ("owner",)}, "First", 1)
+        assert await harness.read_seqs(session=session) == [0, 1]
+        assert await list_all_pages(harness, "ada") == [session]
+        assert (await log.append(session, [title])).new == [False]
+        await expect_raises(Conflict, log.create("contract", session, [member_event("eve", "owner")]))
+        assert (await log.info(session)).members == {"ada": ("owner",)}
+        await expect_raises(Conflict, log.create("contract", "sess_twice", [title, title]))
+        await expect_raises(NotFound, log.info("sess_twice"))
+
+
+async def reading_keeps_list_order(make_store: StoreFactory) -> None:
+    """Reading, following and claiming sessions changes no list; only appends do."""
+    async with open_harness(make_store) as harness:
+        ids = []
+        for _ in range(5):
+            harness.now_ms += 10_000
+            ids.append(await harness.log.create("contract", None, [member_event("ada", "owner")]))
+        order = await list_all_pages(harness, "ada", limit=2)
+        assert order == ids[::-1]
+        harness.now_ms += 10_000
+        for session in ids[:3]:
+            await harness.log.info(session)
+            await harness.read_rows(session=session)
+            assert await harness.log.leases.claim(session, "one")
+        assert await list_all_pages(harness, "ada", limit=2) == order

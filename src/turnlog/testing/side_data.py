@@ -1,7 +1,7 @@
 """Contracts of a store: blobs, documents, snapshots and pruning."""
 
 from turnlog.errors import CallerError, NotFound
-from turnlog.log import Blob, Document
+from turnlog.log import Blob, Document, Snapshot
 from turnlog.testing.factories import (
     block_delta_event,
     block_end_event,
@@ -190,3 +190,62 @@ async def healthy_store_verifies(make_store: StoreFactory) -> None:
         )
         await harness.log.create("contract")
         await harness.expect_undamaged()
+
+
+async def versions_side_by_side(make_store: StoreFactory) -> None:
+    """Snapshots and documents of two versions of the code do not affect each other."""
+    async with open_harness(make_store) as harness:
+        log = harness.log
+        for version in ("old", "new"):
+            await log.put_snapshot(harness.session, "tree", 4, version.encode(), version)
+            await log.put_document(Document(harness.session, "d", "lead", "open", b"", version))
+        assert await log.snapshot(harness.session, "tree", 9, "old") == (4, b"old")
+        assert await log.snapshot(harness.session, "tree", 9, "new") == (4, b"new")
+        assert await log.snapshot(harness.session, "tree", 9) is None
+        assert [document.version for document in await log.documents(version="old")] == ["old"]
+        assert await log.documents() == []
+
+        await log.drop_snapshots(harness.session, "tree", 0, 9, "old")
+        await log.delete_derived(harness.session, "old")
+        assert await log.documents(version="old") == []
+        assert await log.snapshot(harness.session, "tree", 9, "old") is None
+        assert await log.snapshot(harness.session, "tree", 9, "new") == (4, b"new")
+        assert len(await log.documents(harness.session, type="lead", version="new")) == 1
+
+
+async def collect_old_versions(make_store: StoreFactory) -> None:
+    """Collecting removes what other versions stored in one session long ago, and nothing else."""
+    async with open_harness(make_store) as harness:
+        log = harness.log
+        other = await log.create("contract")
+        for session in (harness.session, other):
+            for version in ("old", "new"):
+                await log.put_snapshot(session, "tree", 1, b"", version)
+                await log.put_document(Document(session, "d", "lead", "open", b"", version))
+        harness.now_ms += 1000
+        await log.put_snapshot(harness.session, "tree", 2, b"", "late")
+        await log.collect_derived(harness.session, ["new"], older_ms=1001)
+        assert await log.snapshot(harness.session, "tree", 9, "old") == (1, b"")
+        await log.collect_derived(harness.session, ["new"], older_ms=999)
+        assert await log.snapshot(harness.session, "tree", 9, "old") is None
+        assert await log.snapshot(harness.session, "tree", 9, "new") == (1, b"")
+        assert await log.snapshot(harness.session, "tree", 9, "late") == (2, b"")
+        assert [document.session_id for document in await log.documents(version="old")] == [other]
+        assert len(await log.documents(version="new")) == 2
+
+
+async def replace_unchanged_snapshot(make_store: StoreFactory) -> None:
+    """A snapshot and its documents replace the stored ones only if the snapshot is the expected one."""
+    async with open_harness(make_store) as harness:
+        log = harness.log
+        document = Document(harness.session, "d", "lead", "open", b"1", "v")
+        first = Snapshot(harness.session, "documents", 0, b"first", "v")
+        assert not await log.replace_snapshot(first, b"other", [document])
+        assert await log.documents(version="v") == []
+        assert await log.replace_snapshot(first, None, [document])
+        assert not await log.replace_snapshot(first._replace(body=b"late"), None, [])
+        assert await log.documents(version="v") == [document]
+        changed = document._replace(body=b"2")
+        assert await log.replace_snapshot(first._replace(body=b"second"), b"first", [changed])
+        assert await log.snapshot(harness.session, "documents", 0, "v") == (0, b"second")
+        assert await log.documents(version="v") == [changed]

@@ -17,7 +17,7 @@ from turnlog.agents.runtime.agent_driver import AgentDriver
 from turnlog.agents.runtime.user_input import answer_events
 from turnlog.errors import StoreError
 from turnlog.events import CATALOG, Event, Scope, UiMessage
-from turnlog.log import Log, Page
+from turnlog.log import AppendResult, Log, Page
 
 CASES = {case["name"]: case for case in VECTORS}
 
@@ -102,7 +102,9 @@ class Late:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def submit(self, session_id: str, events: Sequence[Event], **options: Any) -> "asyncio.Future[list[int]]":
+    def submit(
+        self, session_id: str, events: Sequence[Event], **options: Any
+    ) -> "asyncio.Future[AppendResult]":
         if "expected_last" in options and (answer := self._answer()):
             self._log.submit(session_id, answer)
         return self._log.submit(session_id, events, **options)

@@ -12,7 +12,7 @@ from tests.support.limited_session import LIMIT_S, PROBLEM, on_clock, opened, ri
 from tests.support.manual_clock import run_on_clock
 from turnlog.errors import StoreError
 from turnlog.events import Event, EventDraft, Scope, UiMessage
-from turnlog.log import Log
+from turnlog.log import AppendResult, Log
 
 
 @on_clock
@@ -62,7 +62,9 @@ class Late:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def submit(self, session_id: str, events: Sequence[Event], **options: Any) -> "asyncio.Future[list[int]]":
+    def submit(
+        self, session_id: str, events: Sequence[Event], **options: Any
+    ) -> "asyncio.Future[AppendResult]":
         if "expected_last" in options and (more := self.before()):
             self.before = list
             self._log.submit(session_id, more)
@@ -126,7 +128,9 @@ class Held:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def submit(self, session_id: str, events: Sequence[Event], **options: Any) -> "asyncio.Future[list[int]]":
+    def submit(
+        self, session_id: str, events: Sequence[Event], **options: Any
+    ) -> "asyncio.Future[AppendResult]":
         if not self.reached.is_set() and any(event.type == "agent.end" for event in events):
             self.held = list(events)
             self.reached.set()
@@ -160,7 +164,9 @@ class Full:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def submit(self, session_id: str, events: Sequence[Event], **options: Any) -> "asyncio.Future[list[int]]":
+    def submit(
+        self, session_id: str, events: Sequence[Event], **options: Any
+    ) -> "asyncio.Future[AppendResult]":
         if self.full and "expected_last" in options:
             self.full = False
             raise StoreError("no space left")

@@ -34,13 +34,15 @@ class FailingStore(MemoryStore):
         self.writes = 0
         self.refused = 0
 
-    def insert_rows(self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]) -> None:
+    def insert_rows(
+        self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]
+    ) -> SessionRecord:
         if rows and rows[0].row.type != "ui.message":
             self.writes += 1
             if self.writes > self.first and self.refused < self.failures:
                 self.refused += 1
                 raise StoreError("no space left on this disk")
-        super().insert_rows(record, rows, edges)
+        return super().insert_rows(record, rows, edges)
 
 
 @tool

@@ -117,7 +117,7 @@ def test_shared_default_is_the_same_session_for_all_and_the_next_one_after_it_is
     play(run)
 
 
-def test_shared_default_whose_creator_died_before_the_first_event_gets_a_creator() -> None:
+def test_shared_default_that_was_made_without_members_gets_a_creator() -> None:
     async def run() -> None:
         app = make_app(shared_session=True, roles=Roles(joiner=("visitor",)))
         async with desk(app) as at:

@@ -3,16 +3,18 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import pytest
 
 from tests.support.coverage_pause import without_coverage
+from tests.support.transact import transact
 from tests.unit.log.delegates import Counting, Gated, scenario
 from turnlog.app import read_models, state_at
 from turnlog.app.read_models import (
     DOCUMENTS,
+    OLD_VERSION_MS,
     READ_MODEL_NAMES,
     SNAPSHOT_EVERY_EVENTS,
     STATE,
@@ -22,6 +24,7 @@ from turnlog.app.read_models import (
 from turnlog.errors import BadInput, NotFound
 from turnlog.events import Catalog, Envelope, Event, Payload, Scope, UiMessage
 from turnlog.log import Damage, Log, MemoryStore, SqliteStore, open_log
+from turnlog.log.jobs import ReplaceSnapshot
 from turnlog.state.fold import Reducer
 from turnlog.team.events import RosterJoin, RosterStatus
 from turnlog.vocabularies import FULL_CATALOG
@@ -71,11 +74,16 @@ def turn() -> list[Event]:
 
 
 class Rows(Counting):
-    """A store that counts the rows it gives."""
+    """A store that counts the rows it gives, and the documents it gets."""
 
     rows = 0
+    put_documents = 0
 
     def _call(self, name: str, *args: Any) -> Any:
+        if name == "commit":
+            self.put_documents += sum(
+                len(job.documents) for job in args[0] if isinstance(job, ReplaceSnapshot)
+            )
         given = super()._call(name, *args)
         self.rows += len(given) if name == "read" else 0
         return given
@@ -84,6 +92,25 @@ class Rows(Counting):
         """How many since the last time."""
         taken, self.rows = self.rows, 0
         return taken
+
+
+def pass_evictions_on(store: Counting) -> None:
+    """Let the store itself call what was set on the one around it."""
+    cast(Any, store.inner).on_evict = cast(Any, store).on_evict
+
+
+def version_of(log: Log, name: str) -> str:
+    """The version of the code behind a snapshot."""
+    kept = ReadModelStore(log)
+    return kept.documents_version if name == DOCUMENTS else kept.code_version(APP)
+
+
+async def kept_snapshot(log: Log, name: str, at: int) -> tuple[int, bytes] | None:
+    return await log.snapshot(NAME, name, at, version_of(log, name))
+
+
+async def keep_snapshot(log: Log, name: str, seq: int, body: bytes) -> None:
+    await log.put_snapshot(NAME, name, seq, body, version_of(log, name))
 
 
 async def filled(log: Log, events: int) -> Log:
@@ -112,7 +139,7 @@ class TestTheTail:
             10,
             -1,
         ):
-            snapshots = [await log.snapshot(NAME, name, at) for name in READ_MODEL_NAMES]
+            snapshots = [await kept_snapshot(log, name, at) for name in READ_MODEL_NAMES]
             panels = await ReadModelStore(log).load_read_models(APP, NAME, at)
             assert (panels.seq, panels.state.get("said", 0)) == (at, at + 1)
             tail = at - min(snapshot[0] if snapshot else -1 for snapshot in snapshots)
@@ -120,11 +147,11 @@ class TestTheTail:
         await log.close()
 
     @scenario
-    async def test_a_snapshot_of_other_code_does_not_hide_what_stands_before_it(self) -> None:
+    async def test_a_snapshot_that_cannot_be_used_does_not_hide_what_stands_before_it(self) -> None:
         store = Rows(MemoryStore(ring_events=1 << 20))
         log = await filled(Log(store.store), SNAPSHOT_EVERY_EVENTS + 100)
         for name in READ_MODEL_NAMES:
-            await log.put_snapshot(NAME, name, SNAPSHOT_EVERY_EVENTS + 50, b"{}")
+            await keep_snapshot(log, name, SNAPSHOT_EVERY_EVENTS + 50, b"{}")
         for reads in (SNAPSHOT_EVERY_EVENTS + 100, 100):
             assert (await ReadModelStore(log).load_read_models(APP, NAME)).state[
                 "said"
@@ -148,10 +175,10 @@ class TestTheTail:
         log = await filled(Log(store.store), SNAPSHOT_EVERY_EVENTS - 1)
         for _ in range(2):
             assert len(await ReadModelStore(log).documents(NAME)) == SNAPSHOT_EVERY_EVENTS - 1
-        assert store.calls["put_document"] == 0
+        assert store.put_documents == 0
         await log.append(NAME, [said(SNAPSHOT_EVERY_EVENTS)])
         await ReadModelStore(log).documents(NAME)
-        assert store.calls["put_document"] == SNAPSHOT_EVERY_EVENTS
+        assert store.put_documents == SNAPSHOT_EVERY_EVENTS
         await log.close()
 
     @scenario
@@ -182,10 +209,9 @@ class TestWhatIsTrusted:
     @pytest.mark.parametrize(
         "change",
         [
-            lambda kept: kept | {"code": "other"},
             lambda kept: kept | {"epoch": "other"},
             lambda kept: kept | {"pruned": 7},
-            lambda kept: {"code": kept["code"]},
+            lambda kept: {"epoch": kept["epoch"]},
             lambda kept: kept | {"value": [1]},
         ],
     )
@@ -193,10 +219,10 @@ class TestWhatIsTrusted:
         async def run() -> None:
             log = await filled(Log(MemoryStore()), SNAPSHOT_EVERY_EVENTS + 5)
             expected = (await ReadModelStore(log).load_read_models(APP, NAME)).state
-            found = await log.snapshot(NAME, STATE, SNAPSHOT_EVERY_EVENTS)
+            found = await kept_snapshot(log, STATE, SNAPSHOT_EVERY_EVENTS)
             await spoiled(log, lambda kept: change(kept | {"value": {"said": "forged"}}))
             assert (await ReadModelStore(log).load_read_models(APP, NAME)).state == expected
-            assert await log.snapshot(NAME, STATE, SNAPSHOT_EVERY_EVENTS) == found
+            assert await kept_snapshot(log, STATE, SNAPSHOT_EVERY_EVENTS) == found
             await log.close()
 
         asyncio.run(run())
@@ -208,25 +234,47 @@ class TestWhatIsTrusted:
             app = Counter(reducers={UiMessage: lambda state, _, __: {**state, "value": value}})
             for _ in range(2):
                 assert (await ReadModelStore(log).load_read_models(app, NAME)).state == {"value": value}
-            assert await log.snapshot(NAME, STATE, SNAPSHOT_EVERY_EVENTS) is None
+            assert await kept_snapshot(log, STATE, SNAPSHOT_EVERY_EVENTS) is None
             await log.close()
 
         asyncio.run(run())
 
     @scenario
-    async def test_the_documents_of_other_code_go_and_are_made_again(self) -> None:
+    async def test_the_documents_of_another_history_go_and_are_made_again(self) -> None:
         log = await filled(Log(MemoryStore()), 3)
         expected = await ReadModelStore(log).documents(NAME)
         await ReadModelStore(log).write_documents(NAME)
-        for change in ({"code": "other"}, {"epoch": "other"}, {"fold": 3}):
-            [(_, body)] = [await log.snapshot(NAME, DOCUMENTS, 0) or (0, b"")]
-            await log.put_snapshot(
-                NAME, DOCUMENTS, 0, msgspec.json.encode(msgspec.json.decode(body) | change)
-            )
+        for change in ({"epoch": "other"}, {"fold": 3}):
+            [(_, body)] = [await kept_snapshot(log, DOCUMENTS, 0) or (0, b"")]
+            await keep_snapshot(log, DOCUMENTS, 0, msgspec.json.encode(msgspec.json.decode(body) | change))
             await log.put_document(expected[0]._replace(id="message:gone"))
             assert await ReadModelStore(log).documents(NAME) == expected
             await ReadModelStore(log).write_documents(NAME)
             assert await ReadModelStore(log).documents(NAME) == expected
+        await log.close()
+
+    @scenario
+    async def test_two_versions_of_the_code_keep_their_own_snapshots_and_documents(self) -> None:
+        now = [1000]
+        log = await filled(Log(MemoryStore(1 << 20), clock=lambda: now[0]), SNAPSHOT_EVERY_EVENTS + 5)
+        old, new = ReadModelStore(log), ReadModelStore(log)
+        new.documents_version = "new documents"
+        new._code_versions[APP.name] = "new code"
+        for kept in (old, new):
+            await kept.load_read_models(APP, NAME)
+            await kept.write_documents(NAME)
+        for kept in (old, new):
+            assert await log.snapshot(NAME, STATE, 1 << 40, kept.code_version(APP))
+            assert await log.snapshot(NAME, DOCUMENTS, 0, kept.documents_version)
+            assert len(await log.documents(NAME, version=kept.documents_version)) == SNAPSHOT_EVERY_EVENTS + 5
+        await log.append(
+            NAME, [said(number) for number in range(2 * SNAPSHOT_EVERY_EVENTS, 4 * SNAPSHOT_EVERY_EVENTS)]
+        )
+        now[0] += OLD_VERSION_MS + 1
+        await new.load_read_models(APP, NAME)
+        assert await log.snapshot(NAME, STATE, 1 << 40, old.code_version(APP)) is None
+        assert await log.documents(NAME, version=old.documents_version) == []
+        assert await log.documents(NAME, version=new.documents_version)
         await log.close()
 
     @scenario
@@ -237,16 +285,16 @@ class TestWhatIsTrusted:
         assert (await ReadModelStore(reading).load_read_models(APP, NAME)).state[
             "said"
         ] == SNAPSHOT_EVERY_EVENTS
-        assert await log.snapshot(NAME, STATE, SNAPSHOT_EVERY_EVENTS) is None
+        assert await kept_snapshot(log, STATE, SNAPSHOT_EVERY_EVENTS) is None
         await reading.close()
         await log.close()
 
 
 async def spoiled(log: Log, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    found = await log.snapshot(NAME, STATE, SNAPSHOT_EVERY_EVENTS)
+    found = await kept_snapshot(log, STATE, SNAPSHOT_EVERY_EVENTS)
     assert found is not None
     seq, body = found
-    await log.put_snapshot(NAME, STATE, seq, msgspec.json.encode(change(msgspec.json.decode(body))))
+    await keep_snapshot(log, STATE, seq, msgspec.json.encode(change(msgspec.json.decode(body))))
 
 
 class TestWhatIsGone:
@@ -281,13 +329,13 @@ class TestWhatIsGone:
     async def test_documents_of_events_that_are_lost_go(self, tmp_path: Path) -> None:
         log = await filled(Log(SqliteStore(tmp_path / "log.db")), 5)
         assert len(await ReadModelStore(log).documents(NAME)) == 5
-        await log.transact(lambda store: store.quarantine(Damage(NAME, 1, 2, "for a test")))
+        await transact(log, lambda store: store.quarantine(Damage(NAME, 1, 2, "for a test")))
         kept = await ReadModelStore(log).documents(NAME)
         assert [one.id for one in kept] == ["message:evt_0", "message:evt_3", "message:evt_4"]
         assert (await ReadModelStore(log).load_read_models(APP, NAME, 2)).state["said"] == 1
         await log.delete_derived()
         assert await ReadModelStore(log).documents(NAME) == kept
-        await log.transact(lambda store: store.quarantine(Damage(NAME, 4, 4, "for a test")))
+        await transact(log, lambda store: store.quarantine(Damage(NAME, 4, 4, "for a test")))
         assert (await ReadModelStore(log).load_read_models(APP, NAME, 4)).seq == 3
         assert len(await ReadModelStore(log).documents(NAME)) == 2
         await log.close()
@@ -357,7 +405,7 @@ class TestTheRing:
         store = Gated(MemoryStore(ring_events=50))
         log = Log(store.store)
         made = ReadModelStore(log, {"counter": APP})
-        store.inner.on_evict = store.on_evict
+        pass_evictions_on(store)
         await filled(log, 50)
         for name in ("info", "snapshot", "read"):
             for ask in (made.load_read_models(APP, NAME), made.documents(NAME)):
@@ -380,7 +428,7 @@ class TestTheRing:
         store = Gated(MemoryStore(ring_events=50))
         log = Log(store.store)
         made = ReadModelStore(log, {"counter": APP})
-        store.inner.on_evict = store.on_evict
+        pass_evictions_on(store)
         await filled(log, 10)
         await made.documents(NAME)
         join = RosterJoin(name="Lyra", seat=1, soul="s")

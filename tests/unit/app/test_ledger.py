@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.support.transact import transact
 from tests.unit.app.desk import ADA, Desk, bodies, desk, play
 from turnlog import Agent, App
 from turnlog.agents import Scripted
@@ -329,8 +330,8 @@ class TestInASession:
             async with desk(make(), log=log) as at:
                 ada = await at.sessions.create(ADA)
                 full = "create temp trigger full before insert on event when instr(new.meta, 'notes.seal') "
-                await log.transact(
-                    lambda _: execute(store, full + "begin select raise(abort, 'disk full'); end")
+                await transact(
+                    log, lambda _: execute(store, full + "begin select raise(abort, 'disk full'); end")
                 )
                 before = await at.told(ada)
                 with pytest.raises(StoreError, match="disk full"):
@@ -338,7 +339,7 @@ class TestInASession:
                 assert await at.told(ada) == before
                 assert (await at.sessions.state(ada))[1] == {"notes": [], "seals": []}
                 await post(at, ada, "a")
-                await log.transact(lambda _: execute(store, "drop trigger full"))
+                await transact(log, lambda _: execute(store, "drop trigger full"))
                 await post(at, ada, "seal")
                 assert (await at.sessions.state(ada))[1]["notes"] == ["a", "seal"]
                 assert len((await at.sessions.state(ada))[1]["seals"]) == 3

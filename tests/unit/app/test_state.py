@@ -10,7 +10,7 @@ from turnlog.app import ClientEvent, Roles
 from turnlog.app.messages import Chat
 from turnlog.events import BlockDelta, Payload, UiMessage
 from turnlog.ids import new_id
-from turnlog.log import Log, MemoryStore
+from turnlog.log import AppendResult, Log, MemoryStore
 from turnlog.state.rules import Rule
 
 
@@ -70,7 +70,7 @@ def test_a_post_is_made_again_only_when_something_durable_came_first(between: Pa
             ada = await at.sessions.create(ADA)
             append, calls = at.log.append, list[Any]()
 
-            async def beside(session_id: str, events: Any, **options: Any) -> list[int]:
+            async def beside(session_id: str, events: Any, **options: Any) -> AppendResult:
                 calls.append(options)
                 if len(calls) == 1:
                     made = ada.app.catalog.build_event(between, id=new_id("evt_"), origin="model")

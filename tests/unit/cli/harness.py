@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from click.testing import CliRunner, Result
 
+from tests.support.transact import transact
 from turnlog.cli import main
 from turnlog.events import CATALOG, Event, Origin, Scope
 from turnlog.log import Damage, Log, SqliteStore
@@ -98,7 +99,7 @@ class Place:
     def lose(self, name: str, first: int, last: int, problem: str = "for a test") -> None:
         """Record that a part of a session is lost."""
         lost = Damage(name, first, last, problem)
-        self.work(lambda log: log.transact(lambda store: store.quarantine(lost)))
+        self.work(lambda log: transact(log, lambda store: store.quarantine(lost)))
 
     def spoil(self, statement: str) -> None:
         """Damage the file behind the log's back."""

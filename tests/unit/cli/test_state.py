@@ -107,14 +107,19 @@ class TestState:
 
 
 def documents(place: Place) -> list[Document]:
-    return place.work(lambda log: log.documents())
+    async def all_versions(log: Log) -> list[Document]:
+        return [*await log.documents(), *await log.documents(version=ReadModelStore(log).documents_version)]
+
+    return place.work(all_versions)
 
 
 def derived(path: Path) -> dict[str, list[Any]]:
     with closing(sqlite3.connect(path)) as connection:
         return {
-            name: connection.execute(f"select * from {name} order by 1, 2").fetchall()
-            for name in ("document", "snapshot")
+            name: connection.execute(
+                f"select session, {key}, body, version from {name} order by 1, 2"
+            ).fetchall()
+            for name, key in (("document", "id"), ("snapshot", "name"))
         }
 
 

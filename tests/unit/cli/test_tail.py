@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.limits import HANG_S
 from tests.support.tables import for_each_row
+from tests.support.transact import transact
 from tests.unit.cli.harness import NO_SESSION, NOW_MS, TURN, Place, error, no_log, said, turn
 from turnlog.cli.describe import DESCRIBERS, describe_payload, short_json
 from turnlog.cli.log_access import INTERRUPT_EXIT_CODE, run_command
@@ -411,7 +412,7 @@ def test_following_goes_on_when_the_epoch_changes(place: Place) -> None:
     place.session("sess_1", said("one"))
 
     async def lose_and_go_on(log: Log) -> None:
-        await log.transact(lambda store: store.quarantine(Damage("sess_1", 1, 3, "test")))
+        await transact(log, lambda store: store.quarantine(Damage("sess_1", 1, 3, "test")))
         await log.append("sess_1", said("five", first=9))
 
     assert following(place, lose_and_go_on, lambda log: log.close_session("sess_1")) == [0, 4]

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, cast
 import pytest
 
 from tests.support.limits import HANG_S
+from tests.support.transact import transact
 from turnlog.log import Log, Row, Store
 from turnlog.testing.harness import open_follower
 
@@ -53,6 +54,11 @@ class Counting:
     def max_batch(self) -> int:
         """As many as the store itself takes."""
         return self.inner.max_batch
+
+    @property
+    def reconcile_s(self) -> float | None:
+        """As the store itself."""
+        return self.inner.reconcile_s
 
     @property
     def reader_threads(self) -> int:
@@ -123,7 +129,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def held(log: Log) -> AsyncIterator[Gate]:
     """Keep the writer busy: what is submitted meanwhile waits, and is one group when it is let go."""
     gate = Gate()
-    job = asyncio.create_task(log.transact(lambda _: gate.hold()))
+    job = asyncio.create_task(transact(log, lambda _: gate.hold()))
     await gate.reached()
     try:
         yield gate

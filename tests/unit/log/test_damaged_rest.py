@@ -69,7 +69,7 @@ async def test_a_record_that_cannot_be_read_leaves_the_other_sessions_alone(
             assert OTHER in caplog.text
             assert [head.session_id for head in await log.sessions()] == [SESSION, "sess_3"]
             assert [row.seq for row in await log.read(SESSION)] == list(range(6))
-            assert await log.append("sess_3", [durable_event("y")]) == [1]
+            assert (await log.append("sess_3", [durable_event("y")])).seqs == [1]
             with pytest.raises(StoreError):
                 await log.info(OTHER)
             assert any(damage.session_id == OTHER for damage in await log.verify())
@@ -142,7 +142,7 @@ async def test_an_id_that_is_damaged_hides_no_other(path: Path, value: str) -> N
         await fill(log)
     edit(path, f"update event set id = {value} where session = 1 and seq = 5")
     async with opened(path) as log:
-        assert await log.append(SESSION, durable_events("2", "new")) == [2, 6]
+        assert (await log.append(SESSION, durable_events("2", "new"))).seqs == [2, 6]
 
 
 @scenario
@@ -152,7 +152,7 @@ async def test_a_seq_of_another_type_is_told(path: Path) -> None:
     edit(path, "update event set seq = 'x' where session = 1 and seq = 5")
     async with opened(path) as log:
         assert any(damage.session_id == SESSION for damage in await log.damages())
-        assert await log.append(SESSION, [durable_event("new")]) == [6]
+        assert (await log.append(SESSION, [durable_event("new")])).seqs == [6]
 
 
 @scenario

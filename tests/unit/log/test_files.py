@@ -91,7 +91,7 @@ def test_hard_link_of_a_log_that_is_written_is_refused_and_the_writer_goes_on(pa
         os.link(path, path.with_name("link.db"))
         with pytest.raises(StoreError, match="second name"):
             SqliteStore(path.with_name("link.db"))
-        assert await log.append(SESSION, durable_events("c")) == [2]
+        assert (await log.append(SESSION, durable_events("c"))).seqs == [2]
 
     work(path, write)
 
@@ -128,7 +128,7 @@ def test_second_writer_after_the_lock_was_removed_is_the_only_one(path: Path) ->
         second = Log(SqliteStore(path))
         with pytest.raises(StoreError, match="removed or replaced"):
             await log.append(SESSION, durable_events("c"))
-        assert await second.append(SESSION, durable_events("d")) == [2]
+        assert (await second.append(SESSION, durable_events("d"))).seqs == [2]
         assert await second.verify() == []
         await second.close()
 
@@ -143,7 +143,7 @@ def test_control_a_writer_that_does_not_look_writes_beside_another(
     async def write(log: Log) -> None:
         path.with_name("log.db.lock").unlink()
         second = Log(SqliteStore(path))
-        assert await log.append(SESSION, durable_events("c")) == [2]
+        assert (await log.append(SESSION, durable_events("c"))).seqs == [2]
         await second.close()
 
     work(path, write)

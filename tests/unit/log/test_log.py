@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from tests.support.coverage_pause import without_coverage
+from tests.support.transact import transact
 from tests.unit.log.delegates import (
     Counting,
     Gated,
@@ -20,9 +21,10 @@ from tests.unit.log.delegates import (
 )
 from turnlog.errors import NotFound, SessionDamaged, StoreError
 from turnlog.events import encode_envelope
-from turnlog.log import Damage, Log, MemoryStore, Page, SqliteStore
+from turnlog.log import AppendResult, Damage, Log, MemoryStore, Page, SqliteStore
+from turnlog.log.jobs import ImportCounts
 from turnlog.log.tail import MAX_TAIL_BYTES, MAX_TAIL_ROWS
-from turnlog.log.transfer import ImportCounts, import_lines
+from turnlog.log.transfer import import_lines
 from turnlog.testing.factories import (
     block_delta_event,
     block_end_event,
@@ -154,7 +156,7 @@ async def test_last_seq_is_never_behind_what_the_store_gives_to_readers(tmp_path
                     pass
                 assert await log.last_seq(SESSION) == number
                 await asyncio.gather(refused, return_exceptions=True)
-            assert not log._running_appends
+            assert not log._running_jobs
             with pytest.raises(NotFound):
                 await log.last_seq("sess_unknown")
 
@@ -347,7 +349,7 @@ async def test_followers_end_though_whoever_closed_the_session_did_not_wait() ->
             await asyncio.sleep(0)
             closing.cancel()
             await asyncio.gather(closing, return_exceptions=True)
-        await log.transact(lambda store: None)  # whatever was submitted before is done now
+        await transact(log, lambda store: None)  # whatever was submitted before is done now
         assert (await log.info(SESSION)).closed
         assert await soon(follower) == []
 
@@ -364,7 +366,7 @@ async def test_followers_are_told_of_damage_though_whoever_met_it_did_not_wait(t
             await asyncio.sleep(0)
             met.cancel()
             await asyncio.gather(met, return_exceptions=True)
-        await log.transact(lambda store: None)  # whatever was submitted before is done now
+        await transact(log, lambda store: None)  # whatever was submitted before is done now
         assert await log.damages() == [Damage(SESSION, 0, 0, "for the test")]
         assert await soon(follower) == []
 
@@ -379,7 +381,7 @@ async def test_followers_are_told_of_damage(tmp_path: Path) -> None:
         await log._quarantine(SessionDamaged(SESSION, 0, 0, "for the test"))
         assert await asyncio.gather(*followers) == [[]] * 5
         assert (await log.info(SESSION)).epoch != epoch
-        assert await log.append(SESSION, durable_events("b")) == [1]
+        assert (await log.append(SESSION, durable_events("b"))).seqs == [1]
         assert [row.seq for row in await first_page(log, SESSION, 0)] == [1]
 
 
@@ -391,7 +393,7 @@ def test_history_that_changes_while_it_is_read_ends_the_follower_before_it_is_to
     async def run() -> None:
         async with opened(Counting(SqliteStore(tmp_path / "log.db"))) as log:
             await log.append(SESSION, durable_events(*range(400)))
-            monkeypatch.setattr(log, "_on_quarantined", lambda *_: None)
+            monkeypatch.setattr(log, "_publish", lambda *_: None)
             pages = getattr(log, way)(SESSION)
             assert await anext(pages)
             await log._quarantine(SessionDamaged(SESSION, 300, 300, "for the test"))
@@ -442,7 +444,7 @@ async def test_what_shares_its_group_with_a_bug_reaches_the_followers() -> None:
         async with held(log):
             jobs = [log.submit(SESSION, durable_events("b")), log.submit(other, [broken])]
         outcomes = await asyncio.gather(*jobs, return_exceptions=True)
-        assert outcomes[0] == [1]
+        assert outcomes[0] == AppendResult([1], 0)
         assert [row.seq for row in await anext(pages)] == [1]
 
 

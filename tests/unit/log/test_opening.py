@@ -18,7 +18,7 @@ SESSION = "sess_1"
 async def test_a_log_in_memory() -> None:
     log = await open_log("memory:")
     session = await log.create("t")
-    assert await log.append(session, durable_events("a")) == [0]
+    assert (await log.append(session, durable_events("a"))).seqs == [0]
     assert decode_envelope(envelope_json((await log.read(session))[0])).id == "evt_a"
     await log.close()
 

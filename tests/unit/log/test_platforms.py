@@ -16,7 +16,7 @@ APPEND = """
         log = await open_log(sys.argv[1])
         session = await log.create("shop")
         event = CATALOG.build_event("ui.message", {"text": "hi"}, id="evt_1", origin="ui")
-        print(await log.append(session, [event]))
+        print((await log.append(session, [event])).seqs)
         await log.close()
 
     asyncio.run(append())

@@ -13,11 +13,12 @@ import pytest
 
 from tests.support.coverage_pause import without_coverage
 from tests.support.limits import HANG_S
+from tests.support.transact import transact
 from tests.unit.log.delegates import THREAD_DIES, all_pages, held, scenario, soon, until
 from turnlog.errors import CallerError, StoreError, TurnlogError
 from turnlog.events import Event
 from turnlog.ids import uuid7
-from turnlog.log import Document, Log, SqliteStore, Store
+from turnlog.log import Document, Log, SqliteStore
 from turnlog.log.records import SessionRecord
 from turnlog.log.sqlite.schema import SCHEMA_VERSION
 from turnlog.log.sqlite.watermark import GROW_SLOTS
@@ -164,7 +165,7 @@ async def test_a_lost_mark_is_told_and_the_log_is_used(path: Path, caplog: pytes
             [told] = await log.verify()
             assert "log.db.mark is missing" in told.problem
             assert await log.damages() == []
-            assert await log.append(SESSION, durable_events("c")) == [2]
+            assert (await log.append(SESSION, durable_events("c"))).seqs == [2]
     assert "log.db.mark is missing: a lost end of the log cannot be noticed this time" in caplog.text
     async with opened(path) as log:
         assert await log.verify() == []
@@ -179,7 +180,7 @@ async def test_a_damaged_mark_is_told_and_the_log_is_used(
     path.with_name("log.db.mark").write_bytes(b"nothing of the kind")
     with caplog.at_level(logging.ERROR, "turnlog.log"):
         async with opened(path) as log:
-            assert await log.append(SESSION, durable_events("c")) == [2]
+            assert (await log.append(SESSION, durable_events("c"))).seqs == [2]
             assert await log.damages() == []
             assert [damage.problem.split(":")[0] for damage in await log.verify()] == [
                 "log.db.mark is damaged"
@@ -225,16 +226,16 @@ async def test_news_are_noticed_without_the_mark_whichever_thread_looks(path: Pa
 async def test_thousands_of_sessions_fit_and_the_memory_of_heads_is_bounded(path: Path) -> None:
     async with opened(path) as log:
         made = [SessionRecord(f"sess_{number}", epoch="e", app="t") for number in range(2, 10_010)]
-        await log.transact(lambda store: put_heads(store, made))
+        await transact(log, lambda store: put_heads(store, made))
         for number in (1, 2, GROW_SLOTS, 10_009):
-            assert await log.append(f"sess_{number}", durable_events("a")) == [0]
+            assert (await log.append(f"sess_{number}", durable_events("a"))).seqs == [0]
         assert len(await log.sessions()) == 10_009
     async with opened(path) as log:
         assert await log.damages() == []
         assert (await log.info("sess_10009")).last == 0
 
 
-def put_heads(store: Store, heads: list[SessionRecord]) -> None:
+def put_heads(store: SqliteStore, heads: list[SessionRecord]) -> None:
     for head in heads:
         store.put_record(head)
 
@@ -246,8 +247,8 @@ async def limit_pages(log: Log, store: SqliteStore, more: int | None) -> None:
     """Let the file grow by so many pages and no more."""
     used = store._writer_connection.execute("pragma page_count").fetchone()[0]
     pages = 1 << 30 if more is None else used + more
-    await log.transact(
-        lambda _: store._writer_connection.execute(f"pragma max_page_count = {pages}").fetchone()
+    await transact(
+        log, lambda _: store._writer_connection.execute(f"pragma max_page_count = {pages}").fetchone()
     )
 
 
@@ -258,7 +259,7 @@ async def fill(log: Log, size: int, events: int) -> list[int]:
     for number in range(5000):
         try:
             batch = [durable_event(f"{number}-{part}", "z" * size) for part in range(events)]
-            acknowledged += await log.append(SESSION, batch)
+            acknowledged += (await log.append(SESSION, batch)).seqs
         except StoreError as error:
             refusals.append(str(error))
         if len(refusals) == 3:
@@ -281,8 +282,8 @@ def test_a_full_disk_fails_the_append_and_nothing_else(path: Path, size: int, ev
         with pytest.raises(StoreError):
             await log.append("sess_2", [durable_event(str(part), "z" * size) for part in range(100)])
         await limit_pages(log, store, None)
-        assert await log.append("sess_2", durable_events("a")) == [0]
-        acknowledged += await log.append(SESSION, durable_events("y", "z"))
+        assert (await log.append("sess_2", durable_events("a"))).seqs == [0]
+        acknowledged += (await log.append(SESSION, durable_events("y", "z"))).seqs
         assert acknowledged == list(range(len(acknowledged)))
         assert [row.seq for row in await log.read(SESSION, max_bytes=1 << 30)] == acknowledged
         assert await log.verify() == await log.damages() == []
@@ -306,7 +307,7 @@ async def test_a_session_that_did_not_fit_is_not_there_afterwards(path: Path) ->
     assert [head.session_id for head in await log.sessions()] == made
     await limit_pages(log, store, None)
     made.append(await log.create("t", f"sess_{len(made)}"))
-    assert await log.append(made[-1], durable_events("a")) == [0]
+    assert (await log.append(made[-1], durable_events("a"))).seqs == [0]
     assert [head.session_id for head in await log.sessions()] == made
     await log.close()
 
@@ -321,7 +322,7 @@ async def test_work_that_fails_in_the_store_takes_its_whole_group_back(path: Pat
             await asyncio.sleep(0)
         outcomes = await asyncio.gather(good, bad, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [StoreError, StoreError]
-        assert await log.append(SESSION, durable_events("a")) == [0]
+        assert (await log.append(SESSION, durable_events("a"))).seqs == [0]
         assert await log.verify() == []
 
 
@@ -333,7 +334,7 @@ def test_a_number_that_no_column_holds_is_refused(path: Path, fence: int) -> Non
         async with opened(path) as log:
             with pytest.raises(TurnlogError):
                 await soon(log.append(SESSION, durable_events("a"), fence=fence))
-            assert await soon(log.append(SESSION, durable_events("a"))) == [0]
+            assert (await soon(log.append(SESSION, durable_events("a")))).seqs == [0]
 
     run()
 
@@ -344,7 +345,7 @@ async def test_text_that_cannot_be_stored_is_refused(path: Path) -> None:
     async with opened(path) as log:
         with pytest.raises(TurnlogError):
             await soon(log.create("a lone surrogate: \ud800"))
-        assert await soon(log.append(SESSION, durable_events("a"))) == [0]
+        assert (await soon(log.append(SESSION, durable_events("a")))).seqs == [0]
 
 
 @scenario
@@ -465,8 +466,8 @@ async def test_ids_are_known_again_after_a_start_whether_timed_or_hashed(path: P
         durable_event("z"),
     ]
     async with opened(path) as log:
-        assert await log.append(SESSION, events) == [0, 1, 2, 3, 4]
-        assert [await log.append(SESSION, [event]) for event in events] == [[0], [1], [2], [3], [4]]
+        assert (await log.append(SESSION, events)).seqs == [0, 1, 2, 3, 4]
+        assert [(await log.append(SESSION, [event])).seqs for event in events] == [[0], [1], [2], [3], [4]]
     async with opened(path) as log:
-        assert [await log.append(SESSION, [event]) for event in events] == [[0], [1], [2], [3], [4]]
-        assert await log.append(SESSION, [timed("c", 1_500), durable_event("e" * 40)]) == [5, 6]
+        assert [(await log.append(SESSION, [event])).seqs for event in events] == [[0], [1], [2], [3], [4]]
+        assert (await log.append(SESSION, [timed("c", 1_500), durable_event("e" * 40)])).seqs == [5, 6]

@@ -9,14 +9,15 @@ from typing import TypeVar
 import pytest
 
 from tests.support.tables import for_each_row
+from tests.support.transact import transact
 from tests.unit.cli.harness import LIVE, NOW_MS, event, said, turn
 from turnlog.errors import Conflict, InvalidEvent, NotFound, SessionClosed, TurnlogError
 from turnlog.events import CATALOG, Event
 from turnlog.log import Log, MemoryStore, SqliteStore, Store
+from turnlog.log.jobs import ImportCounts
 from turnlog.log.transfer import (
     MAX_BATCH_EVENTS,
     MAX_TIMESTAMP_MS,
-    ImportCounts,
     decode_export_line,
     export_session,
     import_lines,
@@ -192,7 +193,7 @@ def test_an_imported_session_goes_on(store: Open) -> None:
 
     async def work(log: Log) -> list[int]:
         await imported(log, lines)
-        return await log.append("sess_1", said("three", first=2))
+        return (await log.append("sess_1", said("three", first=2))).seqs
 
     assert on(store(), work) == [2]
 
@@ -442,7 +443,7 @@ def test_an_import_after_pruning_leaves_the_log_as_it_was(store: Open) -> None:
     async def work(log: Log) -> tuple[list[bytes], list[bytes], list[bytes]]:
         await imported(log, lines)
         whole = await exported(log)
-        await log.transact(lambda store: store.prune("sess_1", 1 << 60))
+        await transact(log, lambda store: store.prune("sess_1", 1 << 60))
         pruned = await exported(log)
         await imported(log, lines)
         return whole, pruned, await exported(log)

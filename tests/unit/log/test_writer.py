@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.coverage_pause import without_coverage
+from tests.support.transact import transact, work_job
 from tests.unit.log.delegates import THREAD_DIES, Counting, held, scenario, soon, until
 from turnlog.errors import Conflict, NotFound, StoreError
 from turnlog.log import Log, MemoryStore, SqliteStore, Store
+from turnlog.log.jobs import Job, JobOutcome, JobResult
 from turnlog.log.records import SessionRecord
 from turnlog.log.writer import WriteHealth, WriterThread
 from turnlog.testing.factories import durable_event, durable_events
@@ -30,16 +32,25 @@ class Failing(MemoryStore):
                 raise self.fault
 
 
+def ignore_outcome(job: Job, outcome: JobOutcome) -> None:
+    pass
+
+
+def value_of(outcome: JobOutcome) -> object:
+    """The value of a result, or the class of a refusal."""
+    return outcome.value if isinstance(outcome, JobResult) else type(outcome)
+
+
 @scenario
 async def test_what_arrives_during_a_commit_is_one_group(tmp_path: Path) -> None:
     counting = Counting(SqliteStore(tmp_path / "log.db"))
     log = Log(counting.store)
     session = await log.create("t")
     async with held(log):
-        before = counting.calls["transaction"]
+        before = counting.calls["commit"]
         jobs = [log.submit(session, [durable_event(str(number))]) for number in range(100)]
-    assert await asyncio.gather(*jobs) == [[seq] for seq in range(100)]
-    assert counting.calls["transaction"] == before + 1
+    assert [result.seqs for result in await asyncio.gather(*jobs)] == [[seq] for seq in range(100)]
+    assert counting.calls["commit"] == before + 1
     await log.close()
 
 
@@ -50,7 +61,7 @@ async def test_a_batch_is_what_it_was_when_it_was_submitted(tmp_path: Path) -> N
     async with held(log):
         job = log.submit(session, batch)
         batch.clear()
-    assert await job == [0, 1]
+    assert (await job).seqs == [0, 1]
     await log.close()
 
 
@@ -59,11 +70,11 @@ async def test_a_group_is_bounded(tmp_path: Path) -> None:
     counting = Counting(SqliteStore(tmp_path / "log.db"))
     log = Log(counting.store)
     async with held(log):
-        before = counting.calls["transaction"]
-        jobs = [asyncio.create_task(log.transact(lambda _: None)) for _ in range(1025)]
+        before = counting.calls["commit"]
+        jobs = [asyncio.create_task(transact(log, lambda _: None)) for _ in range(1025)]
         await asyncio.sleep(0)
     await asyncio.gather(*jobs)
-    assert counting.calls["transaction"] == before + 3
+    assert counting.calls["commit"] == before + 3
     await log.close()
 
 
@@ -72,15 +83,16 @@ async def test_an_idle_writer_commits_at_once() -> None:
     counting = Counting(MemoryStore())
     log = Log(counting.store)
     for _ in range(5):
-        await log.transact(lambda _: None)
-    assert counting.calls["transaction"] == 5
+        await transact(log, lambda _: None)
+    assert counting.calls["commit"] == 5
     await log.close()
 
 
 @scenario
 async def test_outcomes_come_in_order_after_the_commit_and_to_the_right_one() -> None:
-    writer, order = WriterThread(MemoryStore(), WriteHealth()), list[object]()
-    jobs = [writer.submit(lambda _, n=n: n, order.append) for n in range(50)]  # type: ignore[misc]
+    order = list[object]()
+    writer = WriterThread(MemoryStore(), WriteHealth(), lambda _, outcome: order.append(value_of(outcome)))
+    jobs = [writer.submit(work_job(lambda _, n=n: n)) for n in range(50)]  # type: ignore[misc]
     await asyncio.gather(*jobs)
     assert order == list(range(50))
     await writer.close()
@@ -91,10 +103,10 @@ async def test_a_refusal_reaches_who_asked_and_nobody_else() -> None:
     def refuse(_: Store) -> None:
         raise NotFound("no")
 
-    writer = WriterThread(MemoryStore(), WriteHealth())
-    jobs = [writer.submit(work, str) for work in (lambda _: 1, refuse, lambda _: 2)]
+    writer = WriterThread(MemoryStore(), WriteHealth(), ignore_outcome)
+    jobs = [writer.submit(work_job(work)) for work in (lambda _: 1, refuse, lambda _: 2)]
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
-    assert outcomes[0::2] == ["1", "2"]
+    assert outcomes[0::2] == [1, 2]
     assert isinstance(outcomes[1], NotFound)
     await writer.close()
 
@@ -104,11 +116,12 @@ async def test_nobody_has_to_wait_for_an_outcome_good_or_bad() -> None:
     def refuse(_: Store) -> None:
         raise Conflict("no", 0)
 
-    writer, done = WriterThread(MemoryStore(), WriteHealth()), list[object]()
+    done = list[object]()
+    writer = WriterThread(MemoryStore(), WriteHealth(), lambda _, outcome: done.append(value_of(outcome)))
     for work in (lambda _: 1, refuse):
-        writer.submit(work, done.append).cancel()
-    assert await writer.submit(lambda _: 2, str) == "2"
-    assert done == [1]
+        writer.submit(work_job(work)).cancel()
+    assert await writer.submit(work_job(lambda _: 2)) == 2
+    assert done == [1, Conflict, 2]
     await writer.close()
 
 
@@ -121,12 +134,12 @@ async def test_a_group_that_cannot_be_committed_fails_as_a_whole_and_the_next_on
     async with held(log):
         full = StoreError("the disk is full")
         works = [lambda _: None, lambda _: setattr(store, "fault", full), lambda _: None]
-        jobs = [asyncio.create_task(log.transact(work)) for work in works]
+        jobs = [asyncio.create_task(transact(log, work)) for work in works]
         await asyncio.sleep(0)
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     assert {str(outcome) for outcome in outcomes} == {"the disk is full"}
     store.fault = None
-    assert await log.append("sess_1", durable_events("a")) == [0]
+    assert (await log.append("sess_1", durable_events("a"))).seqs == [0]
     await log.close()
 
 
@@ -138,7 +151,7 @@ async def test_failed_group_gives_each_job_an_error_of_its_own() -> None:
     async with held(log):
         full = StoreError("the disk is full")
         works = [lambda _: None, lambda _: setattr(store, "fault", full), lambda _: None]
-        jobs = [asyncio.create_task(log.transact(work)) for work in works]
+        jobs = [asyncio.create_task(transact(log, work)) for work in works]
         await asyncio.sleep(0)
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
     assert len(set(map(id, outcomes))) == 3
@@ -154,7 +167,7 @@ async def test_closing_finishes_what_was_submitted() -> None:
     session = await log.create("t")
     jobs = [log.submit(session, [durable_event(str(number))]) for number in range(2000)]
     await log.close()
-    assert [job.result() for job in jobs] == [[seq] for seq in range(2000)]
+    assert [job.result().seqs for job in jobs] == [[seq] for seq in range(2000)]
 
 
 @scenario
@@ -168,7 +181,7 @@ async def test_whoever_closes_too_waits_for_what_was_submitted() -> None:
             await asyncio.sleep(0)
         assert not any(closing.done() for closing in closings), "the store went from under the writer"
     await soon(asyncio.gather(*closings))
-    assert job.result() == [0]
+    assert job.result().seqs == [0]
 
 
 @scenario
@@ -201,12 +214,12 @@ async def test_work_with_a_bug_fails_and_what_comes_after_it_works() -> None:
     log = Log(Counting(MemoryStore()).store)
     session = await log.create("t")
     async with held(log):
-        bad = asyncio.create_task(log.transact(broken))
+        bad = asyncio.create_task(transact(log, broken))
         neighbour = asyncio.create_task(log.append(session, [durable_event("a")]))
         await asyncio.sleep(0)
     outcomes = await soon(asyncio.gather(bad, neighbour, return_exceptions=True))
     assert isinstance(outcomes[0], Exception)
-    assert await soon(log.append(session, [durable_event("a")])) == [0]
+    assert (await soon(log.append(session, [durable_event("a")]))).seqs == [0]
     await log.close()
 
 
@@ -217,7 +230,7 @@ async def test_a_commit_with_a_bug_fails_and_the_next_one_works() -> None:
     log = Log(store)
     store.fault = OverflowError("a bug")
     with pytest.raises(Exception, match="a bug"):
-        await soon(log.transact(lambda store: store.put_record(SessionRecord("sess_1", epoch="e", app="t"))))
+        await soon(transact(log, lambda store: store.put_record(SessionRecord("sess_1", epoch="e", app="t"))))
     store.fault = None
     await soon(log.create("t"))
     await log.close()

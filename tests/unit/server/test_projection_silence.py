@@ -35,7 +35,7 @@ async def test_projection_silent_before_its_first_rows_moves_no_cursor_and_skips
     log = Held(MemoryStore())
     log.may_go_on = asyncio.Event()
     session = await log.create("t")
-    last = (await log.append(session, list(turn(1))))[-1]
+    last = (await log.append(session, list(turn(1)))).seqs[-1]
     head = await log.info(session)
     frames = DialectProjection(log, head, CATALOG, make).frames(Cursor(0, head.epoch), 0.001)
     received = b""

@@ -22,12 +22,13 @@ class AppendPlan:
 
 
 Plan = TypeVar("Plan", bound=AppendPlan)
+Result_co = TypeVar("Result_co", covariant=True)
 
 
-class AppendEventsTo(Protocol):
+class AppendEventsTo(Protocol[Result_co]):
     """Appends to one session; raises `Conflict` if a condition does not hold."""
 
-    def __call__(self, events: Sequence[Event], **expected: Any) -> Awaitable[list[int]]: ...
+    def __call__(self, events: Sequence[Event], **expected: Any) -> Awaitable[Result_co]: ...
 
 
 async def ignore_conflict(last: int) -> None:
@@ -35,11 +36,11 @@ async def ignore_conflict(last: int) -> None:
 
 
 async def append_if_unchanged(
-    append: AppendEventsTo,
+    append: AppendEventsTo[Result_co],
     make_plan: Callable[[], Awaitable[Plan | None]],
     catch_up: Callable[[int], Awaitable[None]] = ignore_conflict,
-) -> tuple[Plan, list[int]] | None:
-    """Append a plan; if the session has changed meanwhile, plan again. Return the plan and its seqs.
+) -> tuple[Plan, Result_co] | None:
+    """Append a plan; if the session has changed meanwhile, plan again. Return the plan and its result.
 
     `make_plan` returns None if there is nothing to append, and so does this. `catch_up` waits until the state
     has a seq. A conflict at the seq that the plan knew has another cause, such as an event id that is used
@@ -50,10 +51,10 @@ async def append_if_unchanged(
         if plan is None:
             return None
         try:
-            seqs = await append(plan.events, **plan.expected)
+            result = await append(plan.events, **plan.expected)
         except Conflict as conflict:
             if conflict.last == plan.last:
                 raise
             await catch_up(conflict.last)
         else:
-            return plan, seqs
+            return plan, result

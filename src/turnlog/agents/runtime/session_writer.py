@@ -90,7 +90,7 @@ class SessionWriter:
         pauses_s = iter(self._pauses_s)
         while True:
             try:
-                seqs = await self._log.submit(self._session_id, events, **expected)
+                result = await self._log.submit(self._session_id, events, **expected)
             except StoreError as error:
                 # a closed log and a damaged session refuse the next attempt too
                 if isinstance(error, SessionDamaged | Unavailable):
@@ -105,7 +105,7 @@ class SessionWriter:
                 await asyncio.sleep(pause_s)
             else:
                 self._pauses_s = PAUSES_S
-                return seqs
+                return result.seqs
 
     async def append_with_rules(
         self, items: Sequence[EventDraft], refresh: Callable[[], Awaitable[int]], phase: Phase = "submit"

@@ -19,6 +19,7 @@ from turnlog.events import CATALOG, Payload, UnknownPayload, decode_envelope
 from turnlog.log.append import RECORD_EVENT_TYPES
 from turnlog.log.checksums import RowVerifier, make_row, parse_durable_count, values_checksum
 from turnlog.log.filter import matches_any_type
+from turnlog.log.leases import LeaseRow
 from turnlog.log.records import (
     Damage,
     FrameBatch,
@@ -113,6 +114,14 @@ def recorded_damage(connection: sqlite3.Connection, session_id: str | None = Non
     else:
         rows = connection.execute("select * from damage where session = ? order by rowid", (session_id,))
     return [Damage(*row) for row in rows]
+
+
+def lease_row(stored: tuple[Any, ...]) -> LeaseRow:
+    """Decode a row of `lease`. A damaged one has no owner and is wanted: the next owner reads all events."""
+    *values, crc = stored
+    if values_checksum(*values) != crc:
+        return LeaseRow(str(values[0]), wanted_at_ms=0)
+    return LeaseRow(*values)
 
 
 # lists of sessions

@@ -15,7 +15,7 @@ from turnlog.errors import SessionDamaged, StoreError
 from turnlog.log.checksums import values_checksum
 from turnlog.log.records import SessionRecord
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # `listing` has one row for each list that contains a session (`list_name`): it repeats the session records in
 # the order of lists. `event.type` is set for durable events only, for filters: live events are many. The type
 # that is verified and returned is in `meta`.
@@ -52,11 +52,20 @@ SCHEMA = """
         without rowid;
     create table document (
         session text not null, id text not null, type text not null, category text not null,
-        body blob not null, crc integer not null, primary key (session, id)) without rowid;
+        body blob not null, version text not null, stored integer not null, crc integer not null,
+        primary key (session, version, id)) without rowid;
     create index document_type on document (type, category);
     create table snapshot (
         session text not null, name text not null, seq integer not null, body blob not null,
-        crc integer not null, primary key (session, name, seq)) without rowid;
+        version text not null, stored integer not null, crc integer not null,
+        primary key (session, name, version, seq)) without rowid;
+    create table lease (
+        session text primary key, owner text, process text not null, fence integer not null,
+        seen integer not null, wake_at integer, wanted_at integer, wanted_seq integer not null,
+        attempts integer not null, claimed_at integer not null, crc integer not null) without rowid;
+    create index lease_owner on lease (owner) where owner is not null;
+    create index lease_wanted on lease (wanted_at) where wanted_at is not null;
+    create index lease_wake on lease (wake_at) where wake_at is not null;
     """
 
 COLUMN_NAMES = {  # of the fields whose column is called otherwise
@@ -88,6 +97,9 @@ SPAN_COLUMNS = "session, key, trace, first, last, agent, crc"
 INSERT_EVENT = """insert into event (session, seq, id, ts, span, type, chain, crc, meta, frame)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_SPAN = f"insert or replace into span ({SPAN_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?)"
+INSERT_DOCUMENT = "insert or replace into document values (?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_SNAPSHOT = "insert or replace into snapshot values (?, ?, ?, ?, ?, ?, ?)"
+INSERT_LEASE = "insert or replace into lease values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 BAD_RECORD = "the session's own record is not what was written"
 

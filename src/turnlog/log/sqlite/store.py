@@ -10,17 +10,21 @@ import logging
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from turnlog.errors import SessionDamaged, StoreError
-from turnlog.ids import new_epoch
+from turnlog.ids import new_epoch, new_process_id
 from turnlog.log.append import apply_to_record
+from turnlog.log.bell import Bell, RingListener, StopListening
 from turnlog.log.checksums import RowVerifier, parse_durable_count, values_checksum
 from turnlog.log.filter import matches_any_type
+from turnlog.log.jobs import Job, JobOutcome, Snapshot
+from turnlog.log.leases import LeaseRow, Owners
+from turnlog.log.local_jobs import commit_jobs
 from turnlog.log.records import (
     Blob,
     Damage,
@@ -35,6 +39,7 @@ from turnlog.log.records import (
 )
 from turnlog.log.spans import MAX_SAME_AGENTS, SpanEdge, oldest_open_turn_start, span_bounds
 from turnlog.log.sqlite import verify
+from turnlog.log.sqlite.commit_poller import CommitPoller
 from turnlog.log.sqlite.files import WriterLock, reading_mode
 from turnlog.log.sqlite.queries import (
     SESSION_NUMBER,
@@ -45,6 +50,7 @@ from turnlog.log.sqlite.queries import (
     has_valid_span_checksum,
     invitations_name,
     is_damage_error,
+    lease_row,
     list_name,
     listing_entries,
     load_record,
@@ -61,8 +67,11 @@ from turnlog.log.sqlite.queries import (
 )
 from turnlog.log.sqlite.schema import (
     EVENT_COLUMNS,
+    INSERT_DOCUMENT,
     INSERT_EVENT,
+    INSERT_LEASE,
     INSERT_RECORD,
+    INSERT_SNAPSHOT,
     INSERT_SPAN,
     SCHEMA,
     SCHEMA_VERSION,
@@ -73,10 +82,10 @@ from turnlog.log.sqlite.schema import (
     has_valid_record_checksum,
 )
 from turnlog.log.sqlite.watermark import GROW_SLOTS, Watermark, WatermarkFile
-from turnlog.log.store import EvictCallback, ignore_eviction
 
 log = logging.getLogger("turnlog.log")
 
+READER_RECONCILE_S = 2.0  # how often a reading process reads its sessions, whatever the commit count
 MAX_CACHED_SESSIONS = 10_000  # records that the writer keeps in memory
 HIGHEST_EVENT_ID = "\U0010ffff"  # larger than every id: every id is looked up
 # Ids of `ids.new_id` begin with a time, whose first digit is 0 until the year 2527. Derived ids are hashes: a
@@ -92,7 +101,6 @@ class SqliteStore:
     reader_threads = 2
 
     def __init__(self, path: Path, *, writable: bool = True) -> None:
-        self.on_evict: EvictCallback = ignore_eviction
         path = path.resolve()  # a symbolic link must lead to the same lock and watermarks
         self._path = path
         self._writable = writable
@@ -113,7 +121,12 @@ class SqliteStore:
         self._max_event_id: dict[str, str] = {}
         self._listed_records: dict[str, SessionRecord] = {}  # as they are in `listing`
         self._dirty: set[str] = set()  # sessions whose record this transaction has changed
+        self._is_wanted = False  # this transaction has marked a session as wanted
         self._pending_rows: list[tuple[object, ...]] = []
+        self.owners = Owners(new_process_id())
+        self._bell = Bell()
+        self._poller: CommitPoller | None = None  # of a reading process that listens
+        self._commit_lock = threading.Lock()
         try:
             with translate_errors():
                 self._open()
@@ -126,7 +139,8 @@ class SqliteStore:
         version = self._writer_connection.execute("pragma user_version").fetchone()[0]
         if version not in (0, SCHEMA_VERSION):
             other = "a newer" if version > SCHEMA_VERSION else "an older"
-            raise StoreError(f"{self._path.name} was written by {other} Turnlog (schema {version})")
+            advice = "export it with that version and import it here"
+            raise StoreError(f"{self._path.name} was written by {other} Turnlog (schema {version}); {advice}")
         if version == 0 and self._writable:
             self._writer_connection.executescript(
                 f"begin; {SCHEMA} pragma user_version = {SCHEMA_VERSION}; commit;"
@@ -181,7 +195,21 @@ class SqliteStore:
         connection: sqlite3.Connection = self._local.connection
         return connection
 
+    @property
+    def reconcile_s(self) -> float | None:
+        """No ring is lost inside the process that writes; a reading process polls a counter."""
+        return None if self._writable else READER_RECONCILE_S
+
+    def listen(self, ring: RingListener) -> StopListening:
+        if not self._writable and self._poller is None:
+            self._poller = CommitPoller(self.commit_count, self._bell)
+        return self._bell.listen(ring)
+
     def close(self) -> None:
+        if self._bell.has_listeners:
+            return
+        if self._poller is not None:
+            self._poller.close()
         for connection in self._connections:
             connection.close()
         if hasattr(self, "watermarks"):
@@ -191,9 +219,25 @@ class SqliteStore:
 
     # writing
 
+    def commit(self, jobs: Sequence[Job]) -> list[JobOutcome]:
+        return commit_jobs(self, jobs)
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
+        with self._commit_lock:
+            with self._write_transaction():
+                yield
+            # Inside the lock: rings come in the order of commits.
+            if self._dirty or self._is_wanted:
+                moved = {session_id: self._records[session_id][1].last for session_id in self._dirty}
+                self._bell.ring(moved, self._is_wanted)
+            if len(self._records) > MAX_CACHED_SESSIONS:
+                self._clear_caches()
+
+    @contextmanager
+    def _write_transaction(self) -> Iterator[None]:
         self._dirty.clear()
+        self._is_wanted = False
         self._pending_rows.clear()
         is_committed = False
         try:
@@ -219,8 +263,6 @@ class SqliteStore:
         self.watermarks.write_commit(
             {number: Watermark(record.last, record.revision, record.session_id) for number, record in written}
         )
-        if len(self._records) > MAX_CACHED_SESSIONS:
-            self._clear_caches()
 
     def _clear_caches(self) -> None:
         self._records.clear()
@@ -253,8 +295,6 @@ class SqliteStore:
 
     def _write_record(self, session_id: str) -> None:
         number, record = self._records[session_id]
-        record = record.replace(revision=record.revision + 1)
-        self._records[session_id] = (number, record)
         values = encode_record(record)
         self._writer_connection.execute(UPDATE_RECORD, (*values, values_checksum(*values), number))
         self._update_listing(record)
@@ -307,20 +347,26 @@ class SqliteStore:
             self._max_event_id[session_id] = highest
         return self._max_event_id[session_id]
 
-    def insert_rows(self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]) -> None:
+    def insert_rows(
+        self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]
+    ) -> SessionRecord:
+        session_id = record.session_id
         self.put_record(record)
-        number = self._records[record.session_id][0]
+        number = self._records[session_id][0]
+        highest = self._load_max_event_id(session_id)
         for row, event_id, ts_ms, chain, span in rows:
             seq, meta, frame, checksum = row
             type_name = None if span else row.type
             self._pending_rows.append(
                 (number, seq, event_id, ts_ms, span, type_name, chain, checksum, meta, frame)
             )
+            if event_id > highest and is_timed_id(event_id):
+                highest = event_id
 
-        highest = max([new.id for new in rows if is_timed_id(new.id)], default="")
-        self._max_event_id[record.session_id] = max(self._load_max_event_id(record.session_id), highest)
+        self._max_event_id[session_id] = highest
         for edge in edges:
             self._put_span(number, edge)
+        return record
 
     def _put_span(self, number: int, edge: SpanEdge) -> None:
         first = edge.seq
@@ -341,28 +387,53 @@ class SqliteStore:
         values = (name, blob.media_type, blob.data, values_checksum(name, blob.media_type))
         self._writer_connection.execute("insert or ignore into blob values (?, ?, ?, ?)", values)
 
-    def put_document(self, document: Document) -> None:
-        values = (*document, values_checksum(*document))
-        self._writer_connection.execute("insert or replace into document values (?, ?, ?, ?, ?, ?)", values)
+    def put_document(self, document: Document, ts_ms: int) -> None:
+        values = (*document, ts_ms)
+        self._writer_connection.execute(INSERT_DOCUMENT, (*values, values_checksum(*values)))
 
-    def put_snapshot(self, session_id: str, name: str, seq: int, body: bytes) -> None:
-        values = (session_id, name, seq, body)
-        self._writer_connection.execute(
-            "insert or replace into snapshot values (?, ?, ?, ?, ?)", (*values, values_checksum(*values))
-        )
+    def put_snapshot(self, snapshot: Snapshot, ts_ms: int) -> None:
+        values = (*snapshot, ts_ms)
+        self._writer_connection.execute(INSERT_SNAPSHOT, (*values, values_checksum(*values)))
 
-    def drop_snapshots(self, session_id: str, name: str, first: int, last: int) -> None:
-        query = "delete from snapshot where session = ? and name = ? and seq between ? and ?"
-        self._writer_connection.execute(query, (session_id, name, first, last))
+    def drop_snapshots(self, session_id: str, name: str, first: int, last: int, version: str) -> None:
+        query = "delete from snapshot where session = ? and name = ? and version = ? and seq between ? and ?"
+        self._writer_connection.execute(query, (session_id, name, version, first, last))
 
-    def delete_derived(self, session_id: str | None = None) -> None:
+    def delete_derived(self, session_id: str = "", version: str | None = None) -> None:
         for table in ("document", "snapshot"):
-            if session_id is None:
-                self._writer_connection.execute(f"delete from {table}")
-            else:
-                self._writer_connection.execute(f"delete from {table} where session = ?", (session_id,))
-        if session_id is None:
+            query = f"delete from {table} where (? = '' or session = ?) and (? is null or version = ?)"
+            self._writer_connection.execute(query, (session_id, session_id, version, version))
+        if not session_id:
             self._rebuild_listing()
+
+    def collect_derived(self, session_id: str, versions: Collection[str], before_ms: int) -> None:
+        marks = ", ".join("?" for _ in versions)
+        for table in ("document", "snapshot"):
+            query = f"delete from {table} where session = ? and stored < ? and version not in ({marks})"
+            self._writer_connection.execute(query, (session_id, before_ms, *versions))
+
+    def get_lease(self, session_id: str) -> LeaseRow | None:
+        query = "select * from lease where session = ?"
+        stored = self._writer_connection.execute(query, (session_id,)).fetchone()
+        return lease_row(stored) if stored else None
+
+    def put_lease(self, row: LeaseRow) -> None:
+        self._writer_connection.execute(INSERT_LEASE, (*row, values_checksum(*row)))
+        if row.owner is None and row.wanted_at_ms is not None:
+            self._is_wanted = True
+
+    def held_leases(self) -> list[LeaseRow]:
+        query = "select * from lease where owner is not null order by claimed_at"
+        return [lease_row(stored) for stored in self._writer_connection.execute(query).fetchall()]
+
+    def due_leases(self, now_ms: int, apps: Collection[str] | None, limit: int) -> list[LeaseRow]:
+        names = [] if apps is None else sorted(apps)
+        of_apps = "" if apps is None else f"and app in ({', '.join('?' for _ in names)})"
+        query = f"""select lease.* from lease join session on session.name = lease.session
+            where owner is null and (wanted_at is not null or wake_at <= ?) and not closed {of_apps}
+            order by min(ifnull(wanted_at, wake_at), ifnull(wake_at, wanted_at)) limit ?"""
+        rows = self._writer_connection.execute(query, (now_ms, *names, limit)).fetchall()
+        return [lease_row(stored) for stored in rows]
 
     def _rebuild_listing(self) -> None:
         self._writer_connection.execute("delete from listing")
@@ -383,7 +454,8 @@ class SqliteStore:
         ).fetchone()
         if count:
             self._writer_connection.execute(f"delete from event where {condition}", (number, before_ms))
-            self.put_record(record.replace(pruned_through=max(record.pruned_through, highest)))
+            pruned_through = max(record.pruned_through, highest)
+            self.put_record(record.replace(pruned_through=pruned_through, revision=record.revision + 1))
         return int(count)
 
     def quarantine(self, damage: Damage) -> None:
@@ -417,6 +489,7 @@ class SqliteStore:
                 epoch=new_epoch(),
                 last=max(record.last, damage.last, last),
                 durable_count=max(record.durable_count, durable_count),
+                revision=record.revision + 1,
             )
         )
 
@@ -600,30 +673,41 @@ class SqliteStore:
             rows = self._reader_connection().execute(query, (f"{session_id}/", f"{session_id}0")).fetchall()
         return [row[0] for row in rows]
 
-    def documents(self, session_id: str | None, type: str | None, category: str | None) -> list[Document]:
-        filters = {"session": session_id, "type": type, "category": category}
+    def documents(
+        self, session_id: str | None, type: str | None, category: str | None, version: str
+    ) -> list[Document]:
+        filters = {"session": session_id, "type": type, "category": category, "version": version}
         values = {column: value for column, value in filters.items() if value is not None}
-        where = f"where {' and '.join(f'{column} = ?' for column in values)}" if values else ""
-        query = f"select * from document {where} order by session, id"
+        where = " and ".join(f"{column} = ?" for column in values)
+        query = f"select * from document where {where} order by session, id"
         with translate_errors():
             rows = self._reader_connection().execute(query, list(values.values())).fetchall()
         if any(values_checksum(*row[:-1]) != row[-1] for row in rows):
             raise StoreError("a document is not what was written; `turnlog rebuild` makes it again")
-        return [Document(*row[:-1]) for row in rows]
+        return [Document(*row[:-2]) for row in rows]
 
-    def snapshot(self, session_id: str, name: str, at: int) -> tuple[int, bytes] | None:
-        query = "select * from snapshot where session = ? and name = ? and seq <= ? order by seq desc"
+    def snapshot(self, session_id: str, name: str, at: int, version: str = "") -> tuple[int, bytes] | None:
+        query = """select * from snapshot
+            where session = ? and name = ? and version = ? and seq <= ? order by seq desc"""
         with translate_errors():
-            for *values, crc in self._reader_connection().execute(query, (session_id, name, at)):
+            for *values, crc in self._reader_connection().execute(query, (session_id, name, version, at)):
                 if values_checksum(*values) == crc:  # a damaged one is skipped: an older one will do
                     return values[2], values[3]
         return None
+
+    def owner_of(self, session_id: str) -> str | None:
+        query = "select * from lease where session = ?"
+        with translate_errors():
+            stored = self._reader_connection().execute(query, (session_id,)).fetchone()
+        row = lease_row(stored) if stored else None
+        return row.owner if row is not None and self.owners.is_alive(row) else None
 
     def damages(self) -> list[Damage]:
         with translate_errors():
             return recorded_damage(self._reader_connection())
 
     def commit_count(self) -> int:
+        """Return a number that changes when another process has written."""
         if self.watermarks.is_usable:
             return self.watermarks.commit_count
         # Always the same connection: the counter is one of the connection.
@@ -653,6 +737,8 @@ def translate_errors() -> Iterator[None]:
     """Raise errors of SQLite and of the file system as `StoreError`."""
     try:
         yield
+    except sqlite3.DataError:  # a value that is too large: its job fails alone
+        raise
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # the last: a damaged table definition
         raise StoreError(f"the log cannot be used: {error}") from error
 

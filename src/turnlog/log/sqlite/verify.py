@@ -31,6 +31,7 @@ from turnlog.log.sqlite.watermark import Watermark, WatermarkFile
 MAX_CHECKED_TAILS = 200  # sessions whose last event is checked at opening: bounded, however many there are
 BAD_INDEX = "the index of blocks and calls is damaged"
 BAD_LISTING = "the lists of sessions are damaged; repair them with `turnlog rebuild`"
+BAD_LEASE = "a lease is not what was written"
 BAD_DERIVED = "a document, snapshot or blob is not what was written"
 
 
@@ -126,10 +127,10 @@ def verify_listing(reader: sqlite3.Connection, record: SessionRecord) -> Iterato
 
 
 def verify_derived(reader: sqlite3.Connection) -> Iterator[Damage]:
-    for table in ("document", "snapshot"):
+    for table, problem in (("document", BAD_DERIVED), ("snapshot", BAD_DERIVED), ("lease", BAD_LEASE)):
         for *values, crc in reader.execute(f"select * from {table}"):
             if values_checksum(*values) != crc:
-                yield Damage(str(values[0]), -1, -1, BAD_DERIVED)
+                yield Damage(str(values[0]), -1, -1, problem)
 
     for name, media_type, data, crc in reader.execute("select name, media_type, data, crc from blob"):
         if not has_valid_blob_checksum(name, media_type, data, crc):

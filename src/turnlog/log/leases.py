@@ -1,0 +1,162 @@
+"""Leases: one owner per session, and the list of sessions that need an owner.
+
+The owner of a session runs its agents. A claim raises the fence in the lease and in the session's record in
+one transaction, so the store refuses every later append of an earlier owner. An append that asks for work
+marks its session as wanted in its own transaction. `claim_wanted` returns sessions that are wanted, whose
+time to wake has come, or whose owner has died. The functions below decide from a stored row alone.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol
+
+
+class Lease(NamedTuple):
+    """The right to run a session. Appends of its owner carry `fence`.
+
+    `seen` is the last seq that an owner has processed. `attempts` counts the claims since the last release
+    or progress whose previous owner died while it had the session.
+    """
+
+    session_id: str
+    owner: str
+    fence: int
+    seen: int = -1
+    wake_at_ms: int | None = None
+    attempts: int = 0
+
+
+class LeaseRow(NamedTuple):
+    """A lease as it is stored; `owner` is None while the session has none.
+
+    `process` is the process of the owner: an owner of the same name in another process is another one.
+    `wanted_seq` is the last event that asked for work: a release that has seen it ends the wish.
+    """
+
+    session_id: str
+    owner: str | None = None
+    process: str = ""
+    fence: int = 0
+    seen: int = -1
+    wake_at_ms: int | None = None
+    wanted_at_ms: int | None = None
+    wanted_seq: int = -1
+    attempts: int = 0
+    claimed_at_ms: int = 0
+
+    @property
+    def due_ms(self) -> int:
+        """Since when the session needs an owner; the oldest is claimed first."""
+        if self.owner is not None:
+            return self.claimed_at_ms
+        times = [time_ms for time_ms in (self.wanted_at_ms, self.wake_at_ms) if time_ms is not None]
+        return min(times, default=0)
+
+    def is_due(self, now_ms: int) -> bool:
+        """Return True if a session without an owner is wanted, or its time to wake has come."""
+        is_awake = self.wake_at_ms is not None and self.wake_at_ms <= now_ms
+        return self.owner is None and (self.wanted_at_ms is not None or is_awake)
+
+    def is_held(self, owner: str, fence: int) -> bool:
+        return self.owner == owner and self.fence == fence
+
+    def lease(self) -> Lease:
+        """Return the lease of the owner."""
+        assert self.owner is not None
+        return Lease(self.session_id, self.owner, self.fence, self.seen, self.wake_at_ms, self.attempts)
+
+
+class Owners:
+    """The live owners of this process. A store that belongs to one process has them in memory."""
+
+    def __init__(self, process: str) -> None:
+        self.process = process
+        self._names: set[str] = set()
+
+    def add(self, owner: str) -> None:
+        self._names.add(owner)
+
+    def remove(self, owner: str) -> None:
+        self._names.discard(owner)
+
+    def is_alive(self, row: LeaseRow) -> bool:
+        return row.process == self.process and row.owner in self._names
+
+
+def claimed_row(row: LeaseRow, owner: str, process: str, record_fence: int, now_ms: int) -> LeaseRow:
+    """Return the row after a claim. The caller has checked that no other live owner has the session.
+
+    An owner that claims its own session again gets a higher fence: what it began before is refused.
+    """
+    is_own = row.owner == owner and row.process == process
+    has_died = row.owner is not None and not is_own
+    return row._replace(
+        owner=owner,
+        process=process,
+        fence=max(row.fence, record_fence) + 1,
+        attempts=row.attempts + has_died,
+        wake_at_ms=None,
+        claimed_at_ms=now_ms,
+    )
+
+
+def released_row(row: LeaseRow, seen: int, wake_at_ms: int | None) -> LeaseRow:
+    """Return the row after a release. The session stays wanted if an event after `seen` asked for work."""
+    is_wanted = row.wanted_at_ms is not None and row.wanted_seq > seen
+    return row._replace(
+        owner=None,
+        process="",
+        seen=seen,
+        wake_at_ms=wake_at_ms,
+        wanted_at_ms=row.wanted_at_ms if is_wanted else None,
+        attempts=0,
+    )
+
+
+def wanted_row(row: LeaseRow, seq: int, now_ms: int) -> LeaseRow:
+    """Return the row after an append that asks for work.
+
+    A session that has an owner is marked, too: its owner may be about to release it.
+    """
+    wanted_at_ms = now_ms if row.wanted_at_ms is None else row.wanted_at_ms
+    return row._replace(wanted_at_ms=wanted_at_ms, wanted_seq=seq)
+
+
+class Leases(Protocol):
+    """The leases of a log's sessions (`Log.leases`)."""
+
+    async def claim(self, session_id: str, owner: str) -> Lease | None:
+        """Claim a session; None if another live owner has it. Raise `NotFound` if there is none."""
+        ...
+
+    async def claim_wanted(
+        self, owner: str, apps: Collection[str] | None = None, limit: int = 1
+    ) -> list[Lease]:
+        """Claim at most `limit` sessions of some applications that need an owner, the oldest first.
+
+        None means all applications. Closed sessions need no owner.
+        """
+        ...
+
+    async def release(self, lease: Lease, seen: int, wake_at_ms: int | None = None) -> bool:
+        """End a lease. Return False if the session was claimed again meanwhile: nothing changes then."""
+        ...
+
+    async def renew(self, owner: str) -> None:
+        """Record that an owner is alive: one heartbeat for all its sessions."""
+        ...
+
+    async def save_seen(self, owner: str, seen: Mapping[str, int]) -> None:
+        """Store the last processed seq of sessions; those that the owner does not own are ignored."""
+        ...
+
+    async def reset_attempts(self, lease: Lease) -> bool:
+        """Record progress: `attempts` is 0 again. Return False if the session was claimed again."""
+        ...
+
+    async def owner_of(self, session_id: str) -> str | None:
+        """Return the live owner of a session; None if it has none."""
+        ...
+
+    async def wait_for_wanted(self, timeout_s: float) -> bool:
+        """Wait until a session was marked as wanted; return False after the timeout."""
+        ...

@@ -1,0 +1,415 @@
+"""Runs jobs on a store that has transactions in this process: memory and SQLite.
+
+A job checks first and writes last, so one that is refused has written nothing and its neighbours in the group
+are not touched. Damage that a check meets is recorded, and the id of a damaged event may be used again.
+"""
+
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from turnlog.errors import CallerError, Conflict, NotFound, SessionDamaged, StoreError, TurnlogError
+from turnlog.log.append import plan_append, plan_create, plan_import
+from turnlog.log.jobs import (
+    AppendEvents,
+    ClaimLease,
+    ClaimWanted,
+    CloseSession,
+    CollectDerived,
+    CreateSession,
+    DeleteDerived,
+    DropSnapshots,
+    EndOwner,
+    FindEvents,
+    ImportEvents,
+    Job,
+    JobOutcome,
+    JobResult,
+    PruneSession,
+    PutBlob,
+    PutDocuments,
+    PutSnapshot,
+    QuarantineDamage,
+    ReleaseLease,
+    RenewOwner,
+    ReplaceSnapshot,
+    ResetAttempts,
+    RewriteRecord,
+    SaveSeen,
+    Snapshot,
+)
+from turnlog.log.leases import Lease, LeaseRow, Owners, claimed_row, released_row, wanted_row
+from turnlog.log.records import Blob, Damage, Document, NewRow, Row, SessionRecord
+from turnlog.log.spans import SpanEdge
+
+
+class LocalStore(Protocol):
+    """The methods of a local store that jobs call, inside `transaction`."""
+
+    owners: Owners
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make everything inside durable when the block ends, or nothing. Other threads wait."""
+        ...
+
+    def get_record(self, session_id: str) -> SessionRecord | None:
+        """Return the record of a session, including changes of this transaction."""
+        ...
+
+    def put_record(self, record: SessionRecord) -> None:
+        """Add or replace the record of a session."""
+        ...
+
+    def find(self, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
+        """Return the rows of those event ids that the session contains."""
+        ...
+
+    def insert_rows(
+        self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]
+    ) -> SessionRecord:
+        """Append rows, index their span edges and replace the record. Return the record as it is stored."""
+        ...
+
+    def put_blob(self, name: str, blob: Blob) -> None: ...
+
+    def put_document(self, document: Document, ts_ms: int) -> None: ...
+
+    def put_snapshot(self, snapshot: Snapshot, ts_ms: int) -> None: ...
+
+    def snapshot(self, session_id: str, name: str, at: int, version: str) -> tuple[int, bytes] | None: ...
+
+    def drop_snapshots(self, session_id: str, name: str, first: int, last: int, version: str) -> None: ...
+
+    def delete_derived(self, session_id: str, version: str | None) -> None: ...
+
+    def collect_derived(self, session_id: str, versions: Collection[str], before_ms: int) -> None: ...
+
+    def prune(self, session_id: str, before_ms: int) -> int: ...
+
+    def damages(self) -> list[Damage]: ...
+
+    def quarantine(self, damage: Damage) -> None: ...
+
+    def get_lease(self, session_id: str) -> LeaseRow | None: ...
+
+    def put_lease(self, row: LeaseRow) -> None: ...
+
+    def held_leases(self) -> list[LeaseRow]:
+        """Return the leases that have an owner, dead or alive."""
+        ...
+
+    def due_leases(self, now_ms: int, apps: Collection[str] | None, limit: int) -> list[LeaseRow]:
+        """Return leases of open sessions that are due, the oldest first."""
+        ...
+
+
+def commit_jobs(store: LocalStore, jobs: Sequence[Job]) -> list[JobOutcome]:
+    """Run jobs in one transaction. Return the result of each, or its exception."""
+    try:
+        with store.transaction():
+            return [run_job(store, job) for job in jobs]
+    except StoreError as error:
+        return [copy_error(error) for _ in jobs]
+    except Exception as error:  # noqa: BLE001  the writer must live on; the callers get the error
+        if len(jobs) == 1:
+            return [as_caller_error(error)]
+        # One job has a value that cannot be stored, or a bug, and the transaction was rolled back: run each
+        # job alone.
+        return [outcome for job in jobs for outcome in commit_jobs(store, [job])]
+
+
+def run_job(store: LocalStore, job: Job) -> JobOutcome:
+    """Return the result of a job, or its refusal. Raise a failure of the store."""
+    try:
+        return JOB_HANDLERS[type(job)](store, job)
+    except TurnlogError as error:
+        if is_store_failure(error):
+            raise
+        return error
+
+
+def is_store_failure(outcome: object) -> bool:
+    """Return True for an error of the store as a whole; damage of one session is not one."""
+    return isinstance(outcome, StoreError) and not isinstance(outcome, SessionDamaged)
+
+
+def copy_error(error: StoreError) -> StoreError:
+    # Each exception that is raised needs a traceback of its own.
+    copy = StoreError(str(error))
+    copy.__cause__ = error
+    return copy
+
+
+def as_caller_error(error: Exception) -> Exception:
+    """Return a `CallerError` for a value that no column can hold; other exceptions are bugs and stay."""
+    if isinstance(error, OverflowError | UnicodeEncodeError | sqlite3.DataError):
+        return CallerError(f"this cannot be stored: {error}")
+    return error
+
+
+# sessions
+
+
+def append_events(store: LocalStore, job: AppendEvents) -> JobResult:
+    session_id = job.session_id
+    record = require_record(store, session_id)
+    event_ids = [event.id for event in job.events]
+    try:
+        known = store.find(session_id, event_ids)
+    except SessionDamaged as damage:
+        record_damage(store, damage)
+        known = find_rows(store, session_id, event_ids)
+        record = require_record(store, session_id)
+    plan = plan_append(record, known, job)
+    if plan.rows:
+        stored = store.insert_rows(plan.record, plan.rows, plan.edges)
+        if job.wants_work and job.fence is None:
+            row = store.get_lease(session_id) or LeaseRow(session_id)
+            store.put_lease(wanted_row(row, stored.last, job.ts_ms))
+        return JobResult(plan.result, (stored,), [new.row for new in plan.rows])
+
+    if plan.record is not record:
+        store.put_record(plan.record)
+    return JobResult(plan.result, (plan.record,))
+
+
+def create_session(store: LocalStore, job: CreateSession) -> JobResult:
+    if store.get_record(job.session_id) is not None:
+        raise Conflict(f"session {job.session_id[:80]} already exists", -1)
+    plan = plan_create(job)
+    store.put_record(job.record)
+    stored = store.insert_rows(plan.record, plan.rows, plan.edges)
+    return JobResult(plan.result, (stored,), [new.row for new in plan.rows])
+
+
+def close_session(store: LocalStore, job: CloseSession) -> JobResult:
+    return changed_record(store, require_record(store, job.session_id).replace(closed=True))
+
+
+def rewrite_record(store: LocalStore, job: RewriteRecord) -> JobResult:
+    return changed_record(store, require_record(store, job.session_id))
+
+
+def changed_record(store: LocalStore, record: SessionRecord) -> JobResult:
+    record = record.replace(revision=record.revision + 1)
+    store.put_record(record)
+    return JobResult(None, (record,))
+
+
+def find_events(store: LocalStore, job: FindEvents) -> JobResult:
+    require_record(store, job.session_id)
+    rows = find_rows(store, job.session_id, job.event_ids)
+    return JobResult(rows, (require_record(store, job.session_id),))
+
+
+def import_events(store: LocalStore, job: ImportEvents) -> JobResult:
+    known_record = store.get_record(job.session_id)
+    record = known_record or job.record
+    ids = [item.event_id for item in job.lines]
+    known = store.find(job.session_id, ids) if known_record else {}
+    plan = plan_import(record, known, job)
+    if known_record is None:
+        store.put_record(record)
+    stored = store.insert_rows(plan.record, plan.rows, plan.edges) if plan.rows else record
+    return JobResult(plan.counts, (stored,), [new.row for new in plan.rows])
+
+
+def require_record(store: LocalStore, session_id: str) -> SessionRecord:
+    """Return the record of a session, repaired if it is damaged; raise `NotFound` if there is none."""
+    try:
+        record = store.get_record(session_id)
+    except SessionDamaged as damage:
+        record_damage(store, damage)
+        record = store.get_record(session_id)
+    if record is None:
+        raise NotFound(f"no session {session_id[:80]}")
+    return record
+
+
+def find_rows(store: LocalStore, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
+    """Return the rows of event ids. Damage is recorded on the way, and the damaged ids are left out."""
+    while True:
+        try:
+            return store.find(session_id, event_ids)
+        except SessionDamaged as damage:
+            record_damage(store, damage)
+
+
+# blobs and derived data
+
+
+def put_blob(store: LocalStore, job: PutBlob) -> JobResult:
+    store.put_blob(job.name, job.blob)
+    return JobResult()
+
+
+def put_documents(store: LocalStore, job: PutDocuments) -> JobResult:
+    for document in job.documents:
+        store.put_document(document, job.ts_ms)
+    return JobResult()
+
+
+def put_snapshot(store: LocalStore, job: PutSnapshot) -> JobResult:
+    store.put_snapshot(job.snapshot, job.ts_ms)
+    return JobResult()
+
+
+def replace_snapshot(store: LocalStore, job: ReplaceSnapshot) -> JobResult:
+    session_id, name, seq, _, version = job.snapshot
+    stored = store.snapshot(session_id, name, seq, version)
+    if (stored[1] if stored else None) != job.expected:
+        return JobResult(False)
+    for document in job.documents:
+        store.put_document(document, job.ts_ms)
+    store.put_snapshot(job.snapshot, job.ts_ms)
+    return JobResult(True)
+
+
+def drop_snapshots(store: LocalStore, job: DropSnapshots) -> JobResult:
+    store.drop_snapshots(job.session_id, job.name, job.first, job.last, job.version)
+    return JobResult()
+
+
+def delete_derived(store: LocalStore, job: DeleteDerived) -> JobResult:
+    store.delete_derived(job.session_id, job.version)
+    return JobResult()
+
+
+def collect_derived(store: LocalStore, job: CollectDerived) -> JobResult:
+    store.collect_derived(job.session_id, job.versions, job.before_ms)
+    return JobResult()
+
+
+# maintenance
+
+
+def prune_session(store: LocalStore, job: PruneSession) -> JobResult:
+    require_record(store, job.session_id)
+    count = store.prune(job.session_id, job.before_ms)
+    return JobResult(count, (require_record(store, job.session_id),))
+
+
+def quarantine_damage(store: LocalStore, job: QuarantineDamage) -> JobResult:
+    damage = job.damage
+    is_new = record_damage(store, SessionDamaged(*damage))
+    record = store.get_record(damage.session_id)
+    return JobResult(is_new, (record,) if record else ())
+
+
+def record_damage(store: LocalStore, damage: SessionDamaged) -> bool:
+    """Record a damage. Return True if it was not recorded before: then the session has a new epoch."""
+    lost = Damage(damage.session_id, damage.first, damage.last, damage.problem)
+    if damage.first >= 0 and lost in store.damages():
+        return False
+    store.quarantine(lost)
+    return True
+
+
+# leases
+
+
+def claim_lease(store: LocalStore, job: ClaimLease) -> JobResult:
+    record = require_record(store, job.session_id)
+    store.owners.add(job.owner)
+    row = store.get_lease(job.session_id) or LeaseRow(job.session_id)
+    if row.owner != job.owner and store.owners.is_alive(row):
+        return JobResult(None, (record,))
+    lease, updated = claim_row(store, row, record, job.owner, job.now_ms)
+    return JobResult(lease, (updated,))
+
+
+def claim_wanted(store: LocalStore, job: ClaimWanted) -> JobResult:
+    store.owners.add(job.owner)
+    dead = [row for row in store.held_leases() if not store.owners.is_alive(row)]
+    rows = sorted([*dead, *store.due_leases(job.now_ms, job.apps, job.limit)], key=lambda row: row.due_ms)
+    leases: list[Lease] = []
+    records: list[SessionRecord] = []
+    for row in rows:
+        if len(leases) == job.limit:
+            break
+        record = undamaged_record(store, row.session_id)
+        if record is None or record.closed or (job.apps is not None and record.app not in job.apps):
+            continue
+        lease, updated = claim_row(store, row, record, job.owner, job.now_ms)
+        leases.append(lease)
+        records.append(updated)
+    return JobResult(leases, records)
+
+
+def undamaged_record(store: LocalStore, session_id: str) -> SessionRecord | None:
+    try:
+        return store.get_record(session_id)
+    except SessionDamaged:
+        return None
+
+
+def claim_row(
+    store: LocalStore, row: LeaseRow, record: SessionRecord, owner: str, now_ms: int
+) -> tuple[Lease, SessionRecord]:
+    """Store a claim in the lease and raise the fence of the session's record."""
+    claimed = claimed_row(row, owner, store.owners.process, record.fence, now_ms)
+    store.put_lease(claimed)
+    updated = record.replace(fence=claimed.fence, revision=record.revision + 1)
+    store.put_record(updated)
+    return claimed.lease(), updated
+
+
+def release_lease(store: LocalStore, job: ReleaseLease) -> JobResult:
+    row = store.get_lease(job.session_id)
+    if row is None or not row.is_held(job.owner, job.fence):
+        return JobResult(False)
+    store.put_lease(released_row(row, job.seen, job.wake_at_ms))
+    return JobResult(True)
+
+
+def save_seen(store: LocalStore, job: SaveSeen) -> JobResult:
+    for session_id, seen in job.seen:
+        row = store.get_lease(session_id)
+        if row is not None and row.owner == job.owner and row.process == store.owners.process:
+            store.put_lease(row._replace(seen=seen))
+    return JobResult()
+
+
+def reset_attempts(store: LocalStore, job: ResetAttempts) -> JobResult:
+    row = store.get_lease(job.session_id)
+    if row is None or not row.is_held(job.owner, job.fence):
+        return JobResult(False)
+    store.put_lease(row._replace(attempts=0))
+    return JobResult(True)
+
+
+def renew_owner(store: LocalStore, job: RenewOwner) -> JobResult:
+    store.owners.add(job.owner)
+    return JobResult()
+
+
+def end_owner(store: LocalStore, job: EndOwner) -> JobResult:
+    store.owners.remove(job.owner)
+    return JobResult()
+
+
+JOB_HANDLERS: dict[type, Callable[[LocalStore, Any], JobResult]] = {
+    AppendEvents: append_events,
+    CreateSession: create_session,
+    CloseSession: close_session,
+    RewriteRecord: rewrite_record,
+    FindEvents: find_events,
+    ImportEvents: import_events,
+    PutBlob: put_blob,
+    PutDocuments: put_documents,
+    PutSnapshot: put_snapshot,
+    ReplaceSnapshot: replace_snapshot,
+    DropSnapshots: drop_snapshots,
+    DeleteDerived: delete_derived,
+    CollectDerived: collect_derived,
+    PruneSession: prune_session,
+    QuarantineDamage: quarantine_damage,
+    ClaimLease: claim_lease,
+    ClaimWanted: claim_wanted,
+    ReleaseLease: release_lease,
+    SaveSeen: save_seen,
+    ResetAttempts: reset_attempts,
+    RenewOwner: renew_owner,
+    EndOwner: end_owner,
+}
