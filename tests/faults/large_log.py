@@ -8,7 +8,7 @@ from tests.faults.sample import turn
 from turnlog.events import Event
 from turnlog.log import SessionRecord, SqliteStore
 from turnlog.log.checksums import chain_hash, make_row
-from turnlog.log.jobs import AppendEvents
+from turnlog.log.jobs import AppendRequest
 from turnlog.log.local_jobs import LocalStore, append_events
 from turnlog.log.records import NewRow, Row
 from turnlog.log.spans import SpanEdge
@@ -80,7 +80,7 @@ def build(path: Path, *, sessions: int, events_each: int, long_events: int) -> N
     store = SqliteStore(path)
     recorder = Recorder(new_head(name_of(0)))
     for events in turns(events_each // TURN_EVENTS):
-        append_events(cast(LocalStore, recorder), AppendEvents(name_of(0), events, NOW_MS))
+        append_events(cast(LocalStore, recorder), AppendRequest(name_of(0), events, NOW_MS))
     template = recorder.take()
     at_once = max(1, GROUP // events_each)
     for first in range(0, sessions, at_once):
@@ -92,7 +92,7 @@ def build(path: Path, *, sessions: int, events_each: int, long_events: int) -> N
         store.put_record(new_head(LONG))
     recorder = Recorder(new_head(LONG))
     for number, events in enumerate(turns(long_events // TURN_EVENTS), 1):
-        append_events(cast(LocalStore, recorder), AppendEvents(LONG, events, NOW_MS))
+        append_events(cast(LocalStore, recorder), AppendRequest(LONG, events, NOW_MS))
         if number % (GROUP // TURN_EVENTS) == 0 or number == long_events // TURN_EVENTS:
             with store.transaction():
                 store.insert_rows(*recorder.take())

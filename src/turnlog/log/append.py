@@ -31,7 +31,7 @@ from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.log.checksums import chain_hash, make_row
 from turnlog.log.jobs import (
     ANY_POSITION,
-    AppendEvents,
+    AppendRequest,
     AppendResult,
     CreateSession,
     DraftLine,
@@ -47,7 +47,7 @@ MAX_TITLE_CHARS = 80
 NO_CHANNELS = {None}  # events that every member sees
 
 
-class AppendPlan(NamedTuple):
+class RowPlan(NamedTuple):
     """What an append adds to a session: new rows, their span edges, and the record after them.
 
     Without rows the record has changed only if its revision has: a higher fence is stored for known events.
@@ -110,7 +110,7 @@ class RowBatch:
         self.rows.append(NewRow(row, event.id, ts_ms, chain, span))
 
 
-def plan_append(record: SessionRecord, known: Mapping[str, Row], request: AppendEvents) -> AppendPlan:
+def plan_append(record: SessionRecord, known: Mapping[str, Row], request: AppendRequest) -> RowPlan:
     """Plan an append to a session. `known` are the rows of the request's event ids that the session has.
 
     Raise `Conflict`, `Fenced` or `SessionClosed` if it is refused.
@@ -158,23 +158,23 @@ def plan_append(record: SessionRecord, known: Mapping[str, Row], request: Append
     else:
         seq_by_id.update({event.id: seq for seq, event in enumerate(new_events, first)})
         seqs = [seq_by_id[event.id] for event in events]
-    return AppendPlan(batch.rows, batch.edges, updated, AppendResult(seqs, record.last))
+    return RowPlan(batch.rows, batch.edges, updated, AppendResult(seqs, record.last))
 
 
-def plan_fence(record: SessionRecord, request: AppendEvents, seqs: list[int]) -> AppendPlan:
+def plan_fence(record: SessionRecord, request: AppendRequest, seqs: list[int]) -> RowPlan:
     """Plan an append without new events: a new owner may retry only events that are stored already."""
     fence = request.fence or 0
     if fence > record.fence:
         record = record.replace(fence=fence, revision=record.revision + 1)
-    return AppendPlan([], [], record, AppendResult(seqs, record.last))
+    return RowPlan([], [], record, AppendResult(seqs, record.last))
 
 
-def plan_create(job: CreateSession) -> AppendPlan:
+def plan_create(job: CreateSession) -> RowPlan:
     """Plan the first events of a new session."""
     record = job.record.replace(revision=job.record.revision + 1)
     if not job.events:
-        return AppendPlan([], [], record, AppendResult([], record.last))
-    return plan_append(record, {}, AppendEvents(job.session_id, job.events, record.created_ms))
+        return RowPlan([], [], record, AppendResult([], record.last))
+    return plan_append(record, {}, AppendRequest(job.session_id, job.events, record.created_ms))
 
 
 def known_seqs(record: SessionRecord, known: Mapping[str, Row], events: Sequence[Event]) -> dict[str, int]:

@@ -29,7 +29,7 @@ class ExpectedPosition(NamedTuple):
 ANY_POSITION = ExpectedPosition()
 
 
-class AppendEvents(NamedTuple):
+class AppendRequest(NamedTuple):
     """Append events, all or none. The result is an `AppendResult`.
 
     `wants_work` marks the session as wanted (see `leases`), unless the append has a fence or no new event.
@@ -282,7 +282,7 @@ class EndOwner(NamedTuple):
     session_id: str = ""
 
 
-SessionJob = AppendEvents | CreateSession | CloseSession | RewriteRecord | FindEvents | ImportEvents
+SessionJob = AppendRequest | CreateSession | CloseSession | RewriteRecord | FindEvents | ImportEvents
 DerivedJob = PutDocuments | PutSnapshot | ReplaceSnapshot | DropSnapshots | DeleteDerived | CollectDerived
 MaintenanceJob = PruneSession | QuarantineDamage
 LeaseJob = ClaimLease | ClaimWanted | ReleaseLease | SaveSeen | ResetAttempts | RenewOwner | EndOwner

@@ -9,6 +9,8 @@ time to wake has come, or whose owner has died. The functions below decide from 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
+from turnlog.ids import new_process_id
+
 
 class Lease(NamedTuple):
     """The right to run a session. Appends of its owner carry `fence`.
@@ -68,9 +70,14 @@ class LeaseRow(NamedTuple):
 class Owners:
     """The live owners of this process. A store that belongs to one process has them in memory."""
 
-    def __init__(self, process: str) -> None:
-        self.process = process
+    def __init__(self) -> None:
+        self.process = new_process_id()
         self._names: set[str] = set()
+
+    def restart(self) -> None:
+        """Treat all owners so far as those of an earlier process: they are dead."""
+        self.process = new_process_id()
+        self._names.clear()
 
     def add(self, owner: str) -> None:
         self._names.add(owner)

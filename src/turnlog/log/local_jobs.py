@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from turnlog.errors import CallerError, Conflict, NotFound, SessionDamaged, StoreError, TurnlogError
 from turnlog.log.append import plan_append, plan_create, plan_import
 from turnlog.log.jobs import (
-    AppendEvents,
+    AppendRequest,
     ClaimLease,
     ClaimWanted,
     CloseSession,
@@ -151,7 +151,7 @@ def as_caller_error(error: Exception) -> Exception:
 # sessions
 
 
-def append_events(store: LocalStore, job: AppendEvents) -> JobResult:
+def append_events(store: LocalStore, job: AppendRequest) -> JobResult:
     session_id = job.session_id
     record = require_record(store, session_id)
     event_ids = [event.id for event in job.events]
@@ -390,7 +390,7 @@ def end_owner(store: LocalStore, job: EndOwner) -> JobResult:
 
 
 JOB_HANDLERS: dict[type, Callable[[LocalStore, Any], JobResult]] = {
-    AppendEvents: append_events,
+    AppendRequest: append_events,
     CreateSession: create_session,
     CloseSession: close_session,
     RewriteRecord: rewrite_record,

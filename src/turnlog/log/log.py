@@ -30,7 +30,7 @@ from turnlog.ids import new_epoch, new_session_id, now_ms
 from turnlog.log.filter import matches_any_type
 from turnlog.log.jobs import (
     ANY_POSITION,
-    AppendEvents,
+    AppendRequest,
     AppendResult,
     ClaimLease,
     ClaimWanted,
@@ -270,7 +270,7 @@ class Log:
         if not (expected_last is expected_durable_count is expected_members_seq is None):
             expected = ExpectedPosition(expected_last, expected_durable_count, expected_members_seq)
         # the caller may change its list before the writer runs
-        job = AppendEvents(session_id, tuple(events), self._clock(), expected, fence, wants_work)
+        job = AppendRequest(session_id, tuple(events), self._clock(), expected, fence, wants_work)
         return self._submit(job)
 
     async def import_events(self, job: ImportEvents) -> ImportCounts:
@@ -335,7 +335,7 @@ class Log:
 
     def _note_changes(self, moved: Mapping[str, int], is_wanted: bool) -> None:
         if is_wanted:
-            self.leases.wanted.wake()
+            self.leases.work_wakeup.wake()
         for session_id, last in moved.items():
             tail = self.tails.get(session_id)
             if tail is not None:
@@ -899,7 +899,7 @@ class LogLeases:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._owners: set[str] = set()  # that are alive as long as the log is open
-        self.wanted = Wakeup()
+        self.work_wakeup = Wakeup()
 
     async def claim(self, session_id: str, owner: str) -> Lease | None:
         lease: Lease | None = await self._run(ClaimLease(session_id, owner, self._log._clock()), owner)
@@ -931,7 +931,7 @@ class LogLeases:
         return await self._log._run_read(self._store.owner_of, session_id)
 
     async def wait_for_wanted(self, timeout_s: float) -> bool:
-        return await self.wanted.wait(timeout_s)
+        return await self.work_wakeup.wait(timeout_s)
 
     @property
     def _store(self) -> LeaseStore:

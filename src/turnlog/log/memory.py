@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from turnlog.events import CATALOG, decode_envelope
-from turnlog.ids import new_epoch, new_process_id
+from turnlog.ids import new_epoch
 from turnlog.log.bell import Bell, RingListener, StopListening
 from turnlog.log.filter import matches_any_type
 from turnlog.log.jobs import Job, JobOutcome, Snapshot
@@ -330,7 +330,7 @@ class MemoryStore:
         self._documents: dict[tuple[str, str, str], StoredDocument] = {}
         self._snapshots: dict[SnapshotKey, dict[int, StoredSnapshot]] = {}
         self._leases: dict[str, LeaseRow] = {}
-        self.owners = Owners(new_process_id())
+        self.owners = Owners()
         self._bell = Bell()
         self._moved: dict[str, int] = {}  # by this transaction: the last seq by session
         self._is_wanted = False  # this transaction has marked a session as wanted

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from turnlog.errors import SessionDamaged, StoreError
-from turnlog.ids import new_epoch, new_process_id
+from turnlog.ids import new_epoch
 from turnlog.log.append import apply_to_record
 from turnlog.log.bell import Bell, RingListener, StopListening
 from turnlog.log.checksums import RowVerifier, parse_durable_count, values_checksum
@@ -123,7 +123,7 @@ class SqliteStore:
         self._dirty: set[str] = set()  # sessions whose record this transaction has changed
         self._is_wanted = False  # this transaction has marked a session as wanted
         self._pending_rows: list[tuple[object, ...]] = []
-        self.owners = Owners(new_process_id())
+        self.owners = Owners()
         self._bell = Bell()
         self._poller: CommitPoller | None = None  # of a reading process that listens
         self._commit_lock = threading.Lock()
