@@ -100,4 +100,5 @@ def test_a_damage_is_one_line(damage: Damage, line: str) -> None:
 def test_a_newer_log_is_one_line(filled: Place) -> None:
     with closing(sqlite3.connect(filled.path)) as connection:
         connection.execute("pragma user_version = 1000")
-    assert error(filled.run("verify")) == "log.db was written by a newer Turnlog (schema 1000)"
+    advice = "export it with that version and import it here"
+    assert error(filled.run("verify")) == f"log.db was written by a newer Turnlog (schema 1000); {advice}"

@@ -1,0 +1,83 @@
+"""What an append would do, decided from a record, known rows and a request alone."""
+
+import pickle
+
+import pytest
+
+from turnlog.errors import Conflict, Fenced, SessionClosed, TurnlogError
+from turnlog.log import AppendResult, SessionRecord
+from turnlog.log.append import RowPlan, plan_append, plan_create
+from turnlog.log.jobs import AppendRequest, CreateSession, ExpectedPosition
+from turnlog.testing.factories import block_delta_event, block_start_event, durable_event, durable_events
+
+EMPTY = SessionRecord("sess_1", epoch="e", app="t", created_ms=5)
+
+
+def planned(record: SessionRecord, *names: str) -> RowPlan:
+    return plan_append(record, {}, AppendRequest("sess_1", durable_events(*names), 10))
+
+
+def test_plan_has_rows_edges_record_and_seqs_and_changes_nothing() -> None:
+    before = planned(EMPTY, "a", "b").record
+    request = AppendRequest("sess_1", [block_start_event("x"), block_delta_event("x")], 20, fence=3)
+    plan = plan_append(before, {}, request)
+    assert [(new.row.seq, new.row.live, new.span) for new in plan.rows] == [
+        (2, False, None),
+        (3, True, "block:x"),
+    ]
+    assert [(edge.key, edge.seq) for edge in plan.edges] == [("block:x", 2)]
+    assert plan.result == AppendResult([2, 3], 1)
+    assert (plan.record.last, plan.record.durable_count, plan.record.fence) == (3, 3, 3)
+    assert (plan.record.updated_ms, plan.record.revision) == (20, before.revision + 1)
+    assert (before.last, before.fence) == (1, 0)
+    assert plan_append(before, {}, request) == plan
+
+
+def test_plan_with_known_rows_has_only_the_new_ones() -> None:
+    first = planned(EMPTY, "a", "b")
+    known = {new.id: new.row for new in first.rows}
+    request = AppendRequest("sess_1", durable_events("b", "c", "a"), 20)
+    plan = plan_append(first.record, known, request)
+    assert [new.id for new in plan.rows] == ["evt_c"]
+    assert (plan.result.seqs, plan.result.new) == ([1, 2, 0], [False, True, False])
+
+
+@pytest.mark.parametrize("fence", [None, 1])
+def test_plan_of_known_events_alone_changes_the_fence_at_most(fence: int | None) -> None:
+    first = planned(EMPTY, "a")
+    known = {new.id: new.row for new in first.rows}
+    request = AppendRequest("sess_1", durable_events("a"), 20, ExpectedPosition(last=99), fence)
+    plan = plan_append(first.record, known, request)
+    assert (plan.rows, plan.result) == ([], AppendResult([0], 0))
+    assert (plan.record is first.record) is (fence is None)
+    assert plan.record.fence == (fence or 0)
+
+
+@pytest.mark.parametrize(
+    ("record", "request_changes", "error"),
+    [
+        (EMPTY.replace(closed=True), {}, SessionClosed),
+        (EMPTY.replace(fence=2), {"fence": 1}, Fenced),
+        (EMPTY, {"expected": ExpectedPosition(last=0)}, Conflict),
+        (EMPTY, {"expected": ExpectedPosition(durable_count=1)}, Conflict),
+        (EMPTY, {"expected": ExpectedPosition(members_seq=1)}, Conflict),
+        (EMPTY, {"events": durable_events("a", "a")}, Conflict),
+    ],
+)
+def test_plan_that_is_refused_is_raised(
+    record: SessionRecord, request_changes: dict[str, object], error: type[TurnlogError]
+) -> None:
+    request = AppendRequest("sess_1", [durable_event("a")], 10)._replace(**request_changes)  # type: ignore[arg-type]
+    with pytest.raises(error):
+        plan_append(record, {}, request)
+
+
+def test_plan_of_a_new_session_has_its_first_events() -> None:
+    plan = plan_create(CreateSession(EMPTY, durable_events("a", "b")))
+    assert (plan.record.last, plan.record.revision, plan.record.updated_ms) == (1, 2, 5)
+    assert plan_create(CreateSession(EMPTY)).record == EMPTY.replace(revision=1)
+
+
+def test_jobs_are_data_that_can_be_sent() -> None:
+    for job in (AppendRequest("sess_1", durable_events("a"), 10), CreateSession(EMPTY, durable_events("b"))):
+        assert pickle.loads(pickle.dumps(job)) == job
