@@ -138,7 +138,9 @@ def test_documents_asked_for_at_any_moment_are_those_of_a_rebuild(make: Stores) 
                 await log.append(NAME, [event_of(item)])
             kept = await ReadModelStore(log).documents(NAME)
             stored = list(await all_items(log))
-            assert kept == [Document(NAME, *made) for _, made in sorted(fold_documents(stored).items())]
+            version = ReadModelStore(log).documents_version
+            expected = [Document(NAME, *made, version) for _, made in sorted(fold_documents(stored).items())]
+            assert kept == expected
             await log.delete_derived()
             assert await ReadModelStore(log).documents(NAME) == kept
             await log.close()
