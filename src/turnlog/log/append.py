@@ -87,7 +87,6 @@ class RowBatch:
         event: Event | Envelope,
         scope: Scope | Envelope,
         payload: Payload | UnknownPayload,
-        *,
         seq: int,
         live: bool,
         frame: bytes,
@@ -137,7 +136,7 @@ def plan_append(record: SessionRecord, known: Mapping[str, Row], request: Append
         seq = batch.last + 1
         scope = event.scope
         frame = encode_sse_frame(event, session_id=session_id, seq=seq, ts_ms=ts_ms)
-        batch.add(event, scope, event.payload, seq=seq, live=event.live, frame=frame, ts_ms=ts_ms)
+        batch.add(event, scope, event.payload, seq, event.live, frame, ts_ms)
         channels.add(scope.channel)
         if type(event.payload) in RECORD_REDUCERS:
             updated = apply_to_record(updated, event.payload, scope.actor, seq)

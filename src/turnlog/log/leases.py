@@ -165,5 +165,8 @@ class Leases(Protocol):
         ...
 
     async def wait_for_wanted(self, timeout_s: float) -> bool:
-        """Wait until a session was marked as wanted; return False after the timeout."""
+        """Wait until a session is marked as wanted; return False after the timeout.
+
+        A mark before the call is not noticed, and times to wake are not watched: claim after each return.
+        """
         ...

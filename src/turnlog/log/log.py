@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -331,7 +331,9 @@ class Log:
         elif not moved:
             moved = dict.fromkeys(list(self.tails), -1)
         if moved or is_wanted:
-            self._loop.call_soon_threadsafe(self._note_changes, moved, is_wanted)
+            # The commit of another log must not fail because this one was left open when its loop ended.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._note_changes, moved, is_wanted)
 
     def _note_changes(self, moved: Mapping[str, int], is_wanted: bool) -> None:
         if is_wanted:
@@ -849,33 +851,33 @@ class Log:
         self._stop_listening()
         self._store.close()
 
-    # abilities of the store
+    # abilities of the store: looked for once
 
-    @property
+    @cached_property
     def _spans(self) -> SpanIndex:
         if not isinstance(self._store, SpanIndex):
             raise missing_ability("finds no turns, agents and calls")
         return self._store
 
-    @property
+    @cached_property
     def _directory(self) -> SessionDirectory:
         if not isinstance(self._store, SessionDirectory):
             raise missing_ability("lists no sessions")
         return self._store
 
-    @property
+    @cached_property
     def _blobs(self) -> BlobStore:
         if not isinstance(self._store, BlobStore):
             raise missing_ability("has no blobs")
         return self._store
 
-    @property
+    @cached_property
     def _derived(self) -> DerivedStore:
         if not isinstance(self._store, DerivedStore):
             raise missing_ability("has no documents and snapshots")
         return self._store
 
-    @property
+    @cached_property
     def _maintenance(self) -> Maintenance:
         if not isinstance(self._store, Maintenance):
             raise missing_ability("cannot be verified")
@@ -933,7 +935,7 @@ class LogLeases:
     async def wait_for_wanted(self, timeout_s: float) -> bool:
         return await self.work_wakeup.wait(timeout_s)
 
-    @property
+    @cached_property
     def _store(self) -> LeaseStore:
         store = self._log._store
         if not isinstance(store, LeaseStore):

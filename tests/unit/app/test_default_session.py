@@ -1,19 +1,25 @@
 """The session that a principal has without naming one: found with few looks, made once."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 import turnlog
 from tests.support.coverage_pause import without_coverage
 from tests.unit.app.desk import ADA, BOB, EVE, ROOT, desk, make_app, play
-from tests.unit.log.delegates import Counting, Gated
+from tests.unit.log.delegates import Counting, Gated, scenario
 from turnlog.app import Principal, Roles
-from turnlog.app.session_creation import default_session_id, default_session_key
-from turnlog.errors import Forbidden, NotFound
+from turnlog.app.session_creation import (
+    default_session_id,
+    default_session_key,
+    find_session,
+    make_session,
+)
+from turnlog.errors import Conflict, Forbidden, NotFound
 from turnlog.events import SessionMember
 from turnlog.ids import now_ms
-from turnlog.log import Log, MemoryStore
+from turnlog.log import Log, MemoryStore, SessionRecord, SqliteStore
 
 
 @pytest.mark.parametrize("closed", [0, 1, 2, 3, 7, 8, 9, 40])
@@ -163,3 +169,30 @@ def test_removal_is_found_behind_many_changes_of_members() -> None:
             assert (await at.sessions.ensure_default_session(EVE)).roles == {"owner"}
 
     play(run)
+
+
+@scenario
+async def test_session_that_two_servers_make_at_once_is_one_and_never_without_members(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "log.db")
+    logs = [Log(store), Log(store)]
+    app = make_app()
+    for number in range(10):
+        session_id = f"sess_{number}"
+        looking = asyncio.create_task(first_record(logs[0], session_id))
+        made = await asyncio.gather(*[make_session(log, app, ADA, "Trip", session_id) for log in logs])
+        assert made == [session_id, session_id]
+        seen = await looking
+        assert (list(seen.members), seen.title, seen.last) == ([ADA.name], "Trip", 1)
+        assert (await logs[1].info(session_id)).last == 1
+    with pytest.raises(Conflict):
+        await make_session(logs[1], app, BOB, "Trip", "sess_0")
+    for log in logs:
+        await log.close()
+
+
+async def first_record(log: Log, session_id: str) -> SessionRecord:
+    """The record of a session as soon as there is one."""
+    while True:
+        record = await find_session(log, session_id)
+        if record is not None:
+            return record

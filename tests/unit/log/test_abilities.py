@@ -1,6 +1,9 @@
 """A store that can only append and read, and logs that share a store."""
 
 import asyncio
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -149,3 +152,32 @@ async def test_leases_of_a_log_that_is_only_read_are_refused(tmp_path: Path) -> 
         await reading.leases.claim(SESSION, "two")
     await reading.close()
     await writing.close()
+
+
+DIES = """
+import asyncio, os, sys
+from pathlib import Path
+from turnlog.log import Log, SqliteStore
+
+async def run():
+    log = Log(SqliteStore(Path(sys.argv[1])))
+    await log.create("t", "sess_1")
+    await log.leases.claim("sess_1", "one")
+    await log.leases.save_seen("one", {"sess_1": 7})
+    os.kill(os.getpid(), 9)
+
+asyncio.run(run())
+"""
+
+
+@scenario
+async def test_lease_of_a_process_that_was_killed_is_claimed_by_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    command = [sys.executable, "-c", DIES, str(path)]
+    assert (await asyncio.to_thread(subprocess.run, command, check=False)).returncode == -signal.SIGKILL
+    log = Log(SqliteStore(path))
+    await log.leases.renew("one")  # an owner of the same name is another one
+    assert await log.leases.owner_of(SESSION) is None
+    [lease] = await log.leases.claim_wanted("one")
+    assert (lease.fence, lease.seen, lease.attempts) == (2, 7, 1)
+    await log.close()
