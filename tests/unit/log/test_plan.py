@@ -1,13 +1,24 @@
-"""What an append would do, decided from a record, known rows and a request alone."""
+"""What an append or an import would do, decided from a record, known rows and a request alone."""
 
 import pickle
 
 import pytest
+from msgspec import structs
 
 from turnlog.errors import Conflict, Fenced, SessionClosed, TurnlogError
+from turnlog.events import EnvelopeDraft, Event, decode_envelope, encode_envelope
 from turnlog.log import AppendResult, SessionRecord
-from turnlog.log.append import RowPlan, plan_append, plan_create
-from turnlog.log.jobs import AppendRequest, CreateSession, ExpectedPosition
+from turnlog.log.append import RowPlan, plan_append, plan_create, plan_import
+from turnlog.log.drafts import DraftBuilder
+from turnlog.log.jobs import (
+    AppendRequest,
+    CreateSession,
+    DraftLine,
+    EventLine,
+    ExpectedPosition,
+    ImportCounts,
+    ImportEvents,
+)
 from turnlog.testing.factories import block_delta_event, block_start_event, durable_event, durable_events
 
 EMPTY = SessionRecord("sess_1", epoch="e", app="t", created_ms=5)
@@ -79,5 +90,65 @@ def test_plan_of_a_new_session_has_its_first_events() -> None:
 
 
 def test_jobs_are_data_that_can_be_sent() -> None:
-    for job in (AppendRequest("sess_1", durable_events("a"), 10), CreateSession(EMPTY, durable_events("b"))):
+    unknown = DraftBuilder().build(
+        EnvelopeDraft(type="case.note", id="evt_n", session_id="sess_1", payload={"text": 1})
+    )
+    lines = [
+        exported(durable_event("b"), 5, 1),
+        DraftLine(2, durable_event("c"), 30),
+        DraftLine(3, unknown, 30),
+    ]
+    for job in (
+        AppendRequest("sess_1", durable_events("a"), 10),
+        CreateSession(EMPTY, durable_events("b")),
+        ImportEvents(EMPTY, lines),
+    ):
         assert pickle.loads(pickle.dumps(job)) == job
+
+
+def exported(event: Event, seq: int, number: int) -> EventLine:
+    line = encode_envelope(event, session_id="sess_1", seq=seq, ts_ms=20)
+    return EventLine(number, decode_envelope(line), line)
+
+
+def test_plan_of_an_import_gives_drafts_the_next_seqs_and_exported_events_their_own() -> None:
+    lines = [
+        DraftLine(1, durable_event("a"), 30),
+        exported(durable_event("b"), 5, 2),
+        DraftLine(3, durable_event("c"), 40),
+        DraftLine(4, durable_event("a"), 50),
+    ]
+    plan = plan_import(EMPTY, {}, ImportEvents(EMPTY, lines))
+    assert [(new.id, new.row.seq, new.ts_ms) for new in plan.rows] == [
+        ("evt_a", 0, 30),
+        ("evt_b", 5, 20),
+        ("evt_c", 6, 40),
+    ]
+    assert plan.counts == ImportCounts(new_events=3, known_events=1)
+    assert (plan.record.last, plan.record.pruned_through, plan.record.revision) == (6, 4, 1)
+
+
+def test_plan_of_an_import_again_has_no_rows() -> None:
+    lines = [DraftLine(1, durable_event("a"), 30), exported(durable_event("b"), 1, 2)]
+    first = plan_import(EMPTY, {}, ImportEvents(EMPTY, lines))
+    known = {new.id: new.row for new in first.rows}
+    again = plan_import(first.record, known, ImportEvents(EMPTY, lines))
+    assert (again.rows, again.record, again.counts) == ([], first.record, ImportCounts(0, 2))
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_plan_of_a_draft_under_the_id_of_another_event_is_refused(is_stored: bool) -> None:
+    stored = planned(EMPTY, "a")
+    record = stored.record if is_stored else EMPTY
+    known = {new.id: new.row for new in stored.rows} if is_stored else {}
+    before = [] if is_stored else [DraftLine(1, durable_event("a"), 30)]
+    lines = [*before, DraftLine(2, structs.replace(durable_event("b"), id="evt_a"), 30)]
+    with pytest.raises(Conflict, match="line 2: evt_a is the id of another event") as refusal:
+        plan_import(record, known, ImportEvents(record, lines))
+    assert refusal.value.last == record.last
+
+
+def test_plan_of_a_draft_for_a_closed_session_is_refused() -> None:
+    closed = EMPTY.replace(closed=True)
+    with pytest.raises(SessionClosed, match="line 1"):
+        plan_import(closed, {}, ImportEvents(closed, [DraftLine(1, durable_event("a"), 30)]))
