@@ -10,7 +10,7 @@ from tests.security.desk import NAMES, Desk, desk, run
 from tests.support.invitations import FORM, redemption
 from turnlog import Agent, App
 from turnlog.agents import Scripted
-from turnlog.app import Principal, Roles
+from turnlog.app import Principal, Roles, sessions
 from turnlog.app.member_changes import MemberChanges
 from turnlog.app.sessions import Sessions
 from turnlog.events.roles import OWNER
@@ -79,12 +79,15 @@ def test_first_requests_at_once_make_one_session(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_control_without_the_lock_of_the_session_first_requests_conflict(
+def test_control_without_the_lock_and_the_second_look_first_requests_conflict(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class NoLocks(dict[str, asyncio.Lock]):
         def setdefault(self, key: str, default: asyncio.Lock | None = None) -> asyncio.Lock:
             return asyncio.Lock()
+
+    class NeverRaised(Exception):
+        pass
 
     make = Sessions.__init__
 
@@ -94,6 +97,7 @@ def test_control_without_the_lock_of_the_session_first_requests_conflict(
 
     async def scenario() -> None:
         monkeypatch.setattr(Sessions, "__init__", without_locks)
+        monkeypatch.setattr(sessions, "Conflict", NeverRaised)
         async with desk(office, f"sqlite:///{tmp_path}/log.db") as at:
             answers = await asyncio.gather(*[greet(at, who) for who in NAMES])
             assert {status for status, _ in answers} != {202}

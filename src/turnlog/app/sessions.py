@@ -244,16 +244,22 @@ class Sessions:
         key = default_session_key(principal, served_app)
         # two requests at once create one session
         async with self._create_locks.setdefault(key, asyncio.Lock()):
-            number, newest = await find_newest_default(self.log, key)
-            membership = membership_of(principal, newest, served_app) if newest else None
-            if newest is not None and not newest.closed:
-                if membership is not None:
-                    return membership
-                if served_app.shared_session:
-                    await self.member_changes.join_shared_session(principal.name, newest.session_id)
-                    return await self.get_membership(principal, newest.session_id)
-            session_id = default_session_id(key, number + 1)
-            return await self.create(principal, served_app.name, session_id=session_id)
+            while True:
+                number, newest = await find_newest_default(self.log, key)
+                membership = membership_of(principal, newest, served_app) if newest else None
+                if newest is not None and not newest.closed:
+                    if membership is not None:
+                        return membership
+                    if served_app.shared_session:
+                        await self.member_changes.join_shared_session(principal.name, newest.session_id)
+                        return await self.get_membership(principal, newest.session_id)
+                session_id = default_session_id(key, number + 1)
+                try:
+                    return await self.create(principal, served_app.name, session_id=session_id)
+                except Conflict:
+                    # Another server on this store has created the shared session for another principal.
+                    if not served_app.shared_session:
+                        raise
 
     # aliases
 

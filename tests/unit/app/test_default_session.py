@@ -123,6 +123,27 @@ def test_shared_default_is_the_same_session_for_all_and_the_next_one_after_it_is
     play(run)
 
 
+def test_shared_default_that_two_servers_make_at_once_is_one_session_with_both_principals() -> None:
+    async def run() -> None:
+        store = Gated(MemoryStore())
+        first_log, second_log = Log(store.store), Log(store.store)
+        app = make_app(shared_session=True, roles=Roles(joiner=("visitor",)))
+        async with desk(app, log=first_log) as first, desk(app, log=second_log) as second:
+            look = store.gate("info")
+            slow = asyncio.create_task(first.sessions.ensure_default_session(ADA))
+            await look.reached()
+            seat = await second.sessions.ensure_default_session(BOB)
+            look.open()
+            joined = await slow
+            assert joined.session_id == seat.session_id
+            assert joined.roles == {"visitor"}
+            assert joined.record.members == {"bob": ("owner",), "ada": ("visitor",)}
+        for log in (first_log, second_log):
+            await log.close()
+
+    play(run)
+
+
 def test_shared_default_that_was_made_without_members_gets_a_creator() -> None:
     async def run() -> None:
         app = make_app(shared_session=True, roles=Roles(joiner=("visitor",)))
