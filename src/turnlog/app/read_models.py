@@ -291,7 +291,6 @@ class ReadModelStore:
         return len(body)
 
     def _on_evict(self, store: DerivedWriter, record: SessionRecord, rows: Sequence[Row]) -> None:
-        """Fold events that the store is about to evict into the read models and the documents."""
         app = self._apps.get(record.app)
         if app is None:
             return
@@ -365,14 +364,12 @@ class ReadModelStore:
     async def _write_update(
         self, record: SessionRecord, update: "DocumentUpdate", expected_body: bytes | None
     ) -> bool:
-        """Store changed documents. Return False if another task has stored documents meanwhile."""
         snapshot = self._documents_snapshot(record, update)
         return await self._log.replace_snapshot(snapshot, expected_body, list(update.documents.values()))
 
     async def _read_document_update(
         self, record: SessionRecord, seq: int, documents_fold: Documents
     ) -> "DocumentUpdate":
-        """Fold the durable events after a seq into the documents."""
         update = DocumentUpdate(record.session_id, documents_fold, seq, self.documents_version)
         while update.seq < record.last:
             page = await self._log.read(record.session_id, update.seq, replay_from=-1)
@@ -383,7 +380,7 @@ class ReadModelStore:
         return update
 
     async def write_documents(self, session_id: str) -> None:
-        """Bring the stored documents up to date; delete those of another history first."""
+        """Delete documents of another history, then bring the stored ones up to date."""
         lock = self._locks.setdefault(session_id, asyncio.Lock())
         async with lock:
             while not await self._write_documents(session_id):
@@ -404,7 +401,6 @@ class ReadModelStore:
         return await self._write_update(record, update, body)
 
     def _decode_documents(self, record: SessionRecord, body: bytes | None) -> tuple[int, Documents] | None:
-        """Return the seq and the fold of a `DocumentsSnapshot`; None if it is of another history."""
         if body is None:
             return None
         try:

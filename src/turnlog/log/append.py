@@ -221,7 +221,7 @@ def plan_import(record: SessionRecord, known: Mapping[str, Row], job: ImportEven
 
 
 def is_already_imported(record: SessionRecord, known: Mapping[str, Row], item: EventLine) -> bool:
-    """Return True if the log has this event, or had it and pruned it; raise `Conflict` for another event."""
+    """Return True if the log has this event, or had it and pruned it. Raise `Conflict` for another event."""
     envelope = item.envelope
     row = known.get(envelope.id)
     if row is None:
@@ -262,7 +262,7 @@ def import_conflict(record: SessionRecord, item: EventLine) -> Conflict:
 
 
 def restore_event(record: SessionRecord, batch: RowBatch, item: EventLine) -> SessionRecord:
-    """Add an event to a batch with its own bytes, seq and time; return the record after it.
+    """Add an event to a batch with its own bytes, seq and time. Return the record after it.
 
     Missing seqs before it count as pruned.
     """

@@ -130,7 +130,6 @@ def run_job(store: LocalStore, job: Job) -> JobOutcome:
 
 
 def is_store_failure(outcome: object) -> bool:
-    """Return True for an error of the store as a whole; damage of one session is not one."""
     return isinstance(outcome, StoreError) and not isinstance(outcome, SessionDamaged)
 
 
@@ -142,7 +141,7 @@ def copy_error(error: StoreError) -> StoreError:
 
 
 def as_caller_error(error: Exception) -> Exception:
-    """Return a `CallerError` for a value that no column can hold; other exceptions are bugs and stay."""
+    """Return a `CallerError` for a value that no column can hold. Return any other exception as it is."""
     if isinstance(error, OverflowError | UnicodeEncodeError | sqlite3.DataError):
         return CallerError(f"this cannot be stored: {error}")
     return error
@@ -216,7 +215,7 @@ def import_events(store: LocalStore, job: ImportEvents) -> JobResult:
 
 
 def require_record(store: LocalStore, session_id: str) -> SessionRecord:
-    """Return the record of a session, repaired if it is damaged; raise `NotFound` if there is none."""
+    """Return the record of a session, repaired if it is damaged. Raise `NotFound` if there is none."""
     try:
         record = store.get_record(session_id)
     except SessionDamaged as damage:

@@ -141,7 +141,7 @@ class Log:
     # sessions
 
     async def create(self, app: str, session_id: str | None = None, events: Sequence[Event] = ()) -> str:
-        """Create a session for an application and return its id; without an id, one that cannot be guessed.
+        """Create a session for an application and return its id. A new id cannot be guessed.
 
         Its first events are stored with it: no reader sees the session without them. Raise `Conflict` if the
         id exists.
@@ -155,7 +155,7 @@ class Log:
         return record.session_id
 
     async def info(self, session_id: str) -> SessionRecord:
-        """Return the record of a session, repaired if it is damaged; raise `NotFound` if there is none.
+        """Return the record of a session, repaired if it is damaged. Raise `NotFound` if there is none.
 
         The record of a session that is followed in the writing process is in its tail, unless a job of the
         session is under way. Then nothing is read.
@@ -177,7 +177,7 @@ class Log:
         return record
 
     async def last_seq(self, session_id: str) -> int:
-        """Return the seq of the last event; raise `NotFound` if there is no session."""
+        """Return the seq of the last event. Raise `NotFound` if there is no session."""
         return (await self.info(session_id)).last
 
     async def sessions(self) -> list[SessionRecord]:
@@ -361,7 +361,6 @@ class Log:
             self._note_changes(dict.fromkeys(self.tails, -1), True)
 
     async def _refresh_tail(self, session_id: str, tail: Tail) -> None:
-        """Update a tail from the store. End its followers if the session cannot be read."""
         foreign_commits = tail.foreign_commits
         try:
             tail.catch_up(await self._read_record(session_id), foreign_commits)
@@ -715,7 +714,7 @@ class Log:
         return name
 
     async def get_blob(self, name: str) -> Blob:
-        """Return a blob; raise `NotFound` if there is none."""
+        """Return a blob. Raise `NotFound` if there is none."""
         blob = await self._run_read(self._blobs.blob, name)
         if blob is None:
             raise NotFound(f"no blob {name[:80]}")
@@ -789,12 +788,12 @@ class Log:
     # maintenance
 
     async def prune(self, session_id: str, before_ms: int) -> int:
-        """Remove live events of finished blocks and calls older than a time; return how many."""
+        """Remove live events of finished blocks and calls older than a time. Return how many."""
         count: int = await self.run_job(PruneSession(session_id, before_ms))
         return count
 
     async def verify(self) -> list[Damage]:
-        """Check everything that is stored; return the damages."""
+        """Check everything that is stored. Return the damages."""
         maintenance = self._maintenance
         return await self._run_read(lambda: list(maintenance.verify()))
 

@@ -33,7 +33,7 @@ class EventStore(Protocol):
 
     @property
     def max_batch(self) -> int:
-        """How many jobs `commit` takes; 1 for a store that cannot roll back."""
+        """Return how many jobs `commit` takes; 1 for a store that cannot roll back."""
         ...
 
     @property
@@ -72,7 +72,7 @@ class EventStore(Protocol):
         ...
 
     def read_types(self, session_id: str, type_query: TypeQuery) -> Page:
-        """Return durable rows of some types; `upto` of the page is the seq up to which was searched.
+        """Return durable rows of some types. `upto` of the page is the last seq that was searched.
 
         The store reads no rows of other types. Live rows are never included.
         """
@@ -212,7 +212,7 @@ EvictCallback = Callable[[DerivedWriter, SessionRecord, Sequence[Row]], None]
 
 
 def ignore_eviction(store: DerivedWriter, record: SessionRecord, rows: Sequence[Row]) -> None:
-    """The default eviction callback: does nothing."""
+    """Do nothing: this is the default eviction callback."""
 
 
 @runtime_checkable

@@ -80,7 +80,7 @@ class Tail:
             self.wakeup.wake()
 
     def catch_up(self, record: SessionRecord, foreign_commits: int) -> None:
-        """Take over a record that was read from the store; wake the followers if it is news to them.
+        """Apply a record that was read from the store. Wake the followers if it changes the tail.
 
         `foreign_commits` is their number when the read began.
         """

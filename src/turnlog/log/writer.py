@@ -82,7 +82,7 @@ class WriterThread:
         return threading.current_thread() is self._thread
 
     def submit(self, job: Job) -> asyncio.Future[Any]:
-        """Queue a job; raise `Unavailable` after `close`."""
+        """Queue a job. Raise `Unavailable` after `close`."""
         if self._closed:
             raise Unavailable("the log is closed")
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -126,7 +126,7 @@ class InlineWriter:
         return self._committing_thread == threading.get_ident()
 
     def submit(self, job: Job) -> asyncio.Future[Any]:
-        """Commit a job now; its future resolves in the next turn of the loop. See `WriterThread.submit`."""
+        """Commit a job now. Its future resolves in the next turn of the loop. See `WriterThread.submit`."""
         if self._closed:
             raise Unavailable("the log is closed")
         pending = PendingJob(job, self._loop.create_future())

@@ -93,7 +93,7 @@ def test_jobs_are_data_that_can_be_sent() -> None:
     unknown = DraftBuilder().build(
         EnvelopeDraft(type="case.note", id="evt_n", session_id="sess_1", payload={"text": 1})
     )
-    lines = [
+    lines: list[EventLine | DraftLine] = [
         exported(durable_event("b"), 5, 1),
         DraftLine(2, durable_event("c"), 30),
         DraftLine(3, unknown, 30),
@@ -112,7 +112,7 @@ def exported(event: Event, seq: int, number: int) -> EventLine:
 
 
 def test_plan_of_an_import_gives_drafts_the_next_seqs_and_exported_events_their_own() -> None:
-    lines = [
+    lines: list[EventLine | DraftLine] = [
         DraftLine(1, durable_event("a"), 30),
         exported(durable_event("b"), 5, 2),
         DraftLine(3, durable_event("c"), 40),
@@ -129,7 +129,10 @@ def test_plan_of_an_import_gives_drafts_the_next_seqs_and_exported_events_their_
 
 
 def test_plan_of_an_import_again_has_no_rows() -> None:
-    lines = [DraftLine(1, durable_event("a"), 30), exported(durable_event("b"), 1, 2)]
+    lines: list[EventLine | DraftLine] = [
+        DraftLine(1, durable_event("a"), 30),
+        exported(durable_event("b"), 1, 2),
+    ]
     first = plan_import(EMPTY, {}, ImportEvents(EMPTY, lines))
     known = {new.id: new.row for new in first.rows}
     again = plan_import(first.record, known, ImportEvents(EMPTY, lines))
