@@ -160,6 +160,6 @@ SHARED_CONTRACTS = number_contracts(
         shared.lease_data_reaches_other_logs,
         shared.wanted_reaches_other_logs,
         shared.bad_value_fails_alone,
-        shared.stopped_caller_holds_up_nobody,
+        shared.stopped_caller_blocks_no_writer,
     ],
 )

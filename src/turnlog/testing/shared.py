@@ -327,7 +327,7 @@ async def bad_value_fails_alone(make_store: StoreFactory) -> None:
         assert await two.read_seqs() == list(range(40))
 
 
-async def stopped_caller_holds_up_nobody(make_store: StoreFactory) -> None:
+async def stopped_caller_blocks_no_writer(make_store: StoreFactory) -> None:
     """A caller that stops in the middle of an append holds up no append of another log."""
     async with open_logs(make_store) as (one, two):
         for number in range(20):
