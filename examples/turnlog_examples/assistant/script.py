@@ -1,4 +1,4 @@
-"""What the assistant says when nobody pays for a model: it briefs a balloon pilot.
+"""The answers of the assistant without a paid model: it briefs a balloon pilot.
 
 Everything follows from the conversation: the place that was named, what the tools found there, what the user
 answered. The model is also as unreliable as real ones: each briefing begins with a sentence that breaks off

@@ -11,11 +11,11 @@ title         what a case is called in a list of sessions
 audit         timeline, compliance figures, disclosures asked for again; `__main__` shows them
 script        what the guides say; `answers` is what they understand, `instructions` is for a real model
 
-Whoever makes a session is its installer. The installer's page gets the customer's link from `POST /api/links`
-with `{"session": ..., "roles": ["customer"]}`, once `generate_customer_link` stands in the answer of a chat;
-who redeems the link is the customer, the only one. Each talks in a channel of their own and to a guide of
-their own. The customer sees the whole case; the installer sees the project and how far it is, and nothing
-that the customer told about themselves.
+The member who creates a session is its installer. The installer's page gets the customer's link from
+`POST /api/links` with `{"session": ..., "roles": ["customer"]}`, once the answer of a chat has
+`generate_customer_link`. Who redeems it is the only customer. Both have a channel and a guide.
+The customer sees the whole case. The installer sees the project and its progress, and nothing that the
+customer told about themselves.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ INSTALLERS = frozenset(
     }
 )
 
-# What the page of each role may post: nobody consents, submits or decides in the customer's place.
+# What the page of each role may post. Only the customer's page consents, submits and decides.
 POSTS: Mapping[str, tuple[type[Payload], ...]] = {
     "installer": (
         events.RecordProjectFacts,

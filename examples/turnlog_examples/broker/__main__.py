@@ -1,6 +1,6 @@
 """A case accounted for, as JSON: what happened to it, and its disclosures asked for again.
 
-It reads a log beside the server that writes it. Whoever can read the log sees all of every case in it.
+It reads a log beside the server that writes it. A person who can read the log sees all of every case in it.
 """
 
 import asyncio

@@ -164,7 +164,7 @@ def histories(items: Iterable[Item]) -> dict[said.DisclosureId, list[Message]]:
 
 
 class Spoken(NamedTuple):
-    """What somebody said, or what happened, as a model reads it."""
+    """Return a message or an event as a model reads it."""
 
     turn: str | None
     role: Literal["user", "assistant"]

@@ -6,7 +6,7 @@ Where the source is silent or contradicts itself, this holds:
 - A link and a hand-over begin a case, they never set it back. Eligibility decides until a lender has
   answered; what is said of it after that, or after an end, is not recorded.
 - A submission sets `submitting` on every case that has not ended. If lenders have answered before, the rule
-  that asks them says again how that stands, and asks nobody twice.
+  that asks them says again how that stands, and asks no person twice.
 - An acknowledgement of what was never shown records both at once: what is acknowledged was presented.
 - A loan of another amount voids the quote, until lenders have answered it.
 - A decision that names a counter-offer counts for that one alone. After a refusal, a decision that names none

@@ -1,7 +1,7 @@
 """What follows by itself: gaps that the model left are closed, and the lenders are asked.
 
 R1 and R2 hold at once; R3 submits only where the phase allows it, after the model has spoken. A submission
-waits for what R3 asks for, whoever made it: no lender is asked without consent and quote.
+waits for what R3 asks for, whichever side made it: no lender is asked without consent and quote.
 """
 
 from typing import Literal

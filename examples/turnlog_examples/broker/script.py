@@ -1,4 +1,4 @@
-"""What the broker says when nobody pays for a model: two guides, one for the installer, one for the customer.
+"""The answers of the broker without a paid model: two guides, one for the installer, one for the customer.
 
 Both follow from their conversation alone. A gate is open when its question was asked last; an answer that was
 understood closes it, or an event of the page or the application, which the conversation tells in brackets.
@@ -34,7 +34,7 @@ class Gate(NamedTuple):
 
 
 class Guide(NamedTuple):
-    """Who leads somebody through gates, with the first words, the last, and those when the case is over."""
+    """A guide through gates: the first words, the last, and those when the case is over."""
 
     greeting: str
     goodbye: str

@@ -2,7 +2,7 @@
 
 What a lender answers follows from the case alone. It lends only between its bounds, and only a payment up to
 its share of what is left of the income each month. It approves what was quoted, counters with another rate or
-term (never another amount), or declines. Whether somebody is vulnerable does not matter to a lender.
+term (never another amount), or declines. Whether a customer is vulnerable does not matter to a lender.
 """
 
 from decimal import Decimal
@@ -30,7 +30,7 @@ def requested(case: Case) -> Quote:
 
 
 def left_monthly(case: Case) -> Decimal:
-    """What is left of a month's income; an income nobody stated is none."""
+    """What is left of a month's income; an income that was not stated is none."""
     money = case["financial"]
     return exact(money.get("annualIncome", 0)) / YEAR - exact(money.get("monthlyOutgoings", 0))
 
@@ -92,7 +92,7 @@ def offered(case: Case, lender: Lender, terms: Terms) -> Offer:
 
 
 def settled(case: Case) -> bool:
-    """Whether nobody has to be asked: an offer is accepted or to be decided on, or all were asked."""
+    """Whether no lender has to be asked: an offer is accepted or to be decided on, or all were asked."""
     fall = case.get("waterfall")
     return fall is not None and (
         "acceptedOffer" in fall or fall["awaitingCounterDecision"] or fall["exhausted"]

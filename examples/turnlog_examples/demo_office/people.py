@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Person(Struct, kw_only=True):
-    """Somebody of the team; `seat` is the place on the grid, which tells those of one name apart."""
+    """A member of the team; `seat` is the place on the grid, which tells those of one name apart."""
 
     name: str
     seat: int
@@ -55,7 +55,7 @@ def marker(name: str, body: Any) -> str:
 
 
 def registered(person: Person) -> str:
-    """Somebody has joined."""
+    """Build the marker of a member who joins."""
     body = {
         "name": person.name,
         "color": person.color,

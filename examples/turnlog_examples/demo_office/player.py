@@ -1,8 +1,8 @@
 """Plays one turn of the stand-in: blocks in, lines out; tools run, helpers at once, permissions asked for.
 
 The lines come in the order of the original: a block in pieces and whole, then the results of the calls, then
-the result of the turn. Interrupted, it says so of everything that is open. When the host is gone, nobody
-answers and nobody reads: then there is no result.
+the result of the turn. Interrupted, it says so of everything that is open. When the host is gone, no
+process answers or reads: then there is no result.
 """
 
 import asyncio
@@ -251,7 +251,7 @@ class Player:
         return failed(str(answer.get("message") or "It is not allowed.")), meta
 
     async def _permission(self, call_id: str, use: Use, about: Data) -> Data:
-        """Ask the host; where nobody can be asked, the answer is no."""
+        """Ask the host; without a host the answer is no."""
         asked = {"tool_name": use.tool, "tool_use_id": call_id}
         if not self._stage.asks:
             self._lines.system("permission_denied", **asked, message="Nobody can be asked.")
@@ -308,7 +308,7 @@ class Player:
         self._stage.end(block.code)
 
     def _failed(self, fail: Fail) -> None:
-        """An answer that nobody gave."""
+        """Build the answer to a question that was not answered."""
         message_id = self._lines.new_id("msg_")
         message = message_of(message_id, [{"type": "text", "text": fail.message}], "<synthetic>")
         answering = self._answering({})

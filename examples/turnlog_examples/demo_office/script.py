@@ -27,7 +27,7 @@ from turnlog_examples.demo_office.people import (
 from turnlog_examples.office.instructions import SCREEN
 
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "full": 8}
-ASSISTANTS = 3  # come if nobody said how many
+ASSISTANTS = 3  # come if the message has no number
 
 
 class Think(NamedTuple):
@@ -58,7 +58,7 @@ class Send(NamedTuple):
 
 
 class Hang(NamedTuple):
-    """Nothing comes any more, until somebody interrupts."""
+    """Send nothing more until the host interrupts."""
 
 
 class Raw(NamedTuple):
@@ -127,7 +127,7 @@ def screen(command: str) -> Use:
 
 
 def summon(mind: Mind, _: str) -> Turn:
-    """Helpers choose who they are; whoever wrote down a soul joins."""
+    """Helpers choose who they are; each that wrote down a soul joins."""
     coming = [person for person in CANDIDATES if person.seat not in mind.team][: mind.wanted]
     if not coming:
         yield [Say("Every seat is taken.\n" + status(mind.people()))]
@@ -151,7 +151,7 @@ def being(person: Person) -> Turn:
 
 
 def wake(mind: Mind, text: str) -> Turn:
-    """Whoever left a soul comes back, and who never had one is born; the others stay asleep."""
+    """Members with a soul come back, members without one are born; the others stay asleep."""
     try:
         told = ElementTree.fromstring(text.strip() or "<agent-payloads/>")
         sleepers = [sleeper(agent) for agent in told.iter("agent")]
@@ -169,7 +169,7 @@ def wake(mind: Mind, text: str) -> Turn:
 
 
 def sleeper(agent: ElementTree.Element) -> Person:
-    """Somebody who should wake up, with the soul it left or gets now."""
+    """A member who should wake up, with the soul it left or gets now."""
     new = "I am new here." if agent.get("type") == "birth" else ""
     return Person(
         name=agent.get("name", ""),
@@ -181,7 +181,7 @@ def sleeper(agent: ElementTree.Element) -> Person:
 
 
 def offer(mind: Mind, text: str) -> Turn:
-    """Work for somebody; of several of one name the first hears of it."""
+    """Offer work to a member; of several of one name the first gets it."""
     name, _, listing = text.partition("]")
     jobs = [line.strip("- ") for line in listing.strip().split("\n") if line.strip("- ")]
     found = named(mind.people(), name)
@@ -212,7 +212,7 @@ def job_help(_: Mind, text: str) -> Turn:
 
 
 def route(mind: Mind, text: str) -> Turn:
-    """Somebody of the team is spoken to, and answers."""
+    """A member of the team gets a message and answers."""
     name, _, words = text.partition("]")
     found = named(mind.people(), name)
     if found:
@@ -237,7 +237,7 @@ def tell_status(mind: Mind, text: str) -> Turn:
 
 
 def let_go(mind: Mind, text: str) -> Turn:
-    """Somebody may go; everybody, if nobody is named."""
+    """Let a member leave; all of them if the message names none."""
     leaving = named(mind.people(), text) or mind.people()
     for person in leaving:
         person.status = "shutdown"

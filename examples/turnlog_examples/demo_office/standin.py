@@ -82,7 +82,7 @@ class Process:
                 take(self, line)
 
     def message(self, line: Data) -> None:
-        """Somebody says something: it waits for its turn."""
+        """Queue a message of a person for its turn."""
         if self._turn is not None or not self._waiting.empty():
             self._lifecycle(line, "queued")
         self._waiting.put_nowait(line)

@@ -19,7 +19,7 @@ FOLDER = Path("office")
 
 
 def __getattr__(name: str) -> Any:
-    """The application, made when somebody asks for it: it needs a folder, the stand-in does not need it."""
+    """The application, made with its first use: it needs a folder, the stand-in does not need it."""
     if name != "app":
         raise AttributeError(f"module {__name__} has no attribute {name}")
     from turnlog_examples.demo_office.command import standin_command

@@ -2,7 +2,7 @@
 
 A fold over events of the vocabulary `team`, the commands of people and the lives of processes. The grid is
 that of `turnlog.team.roster`, but for the seat in the middle: it is Julian's, who is awake while his process
-runs. Whoever else is registered there finds it taken.
+runs. Another member who registers there finds it taken.
 """
 
 from typing import Any
@@ -48,7 +48,7 @@ class Offer(Struct, frozen=True):
 
 
 class Floor(Struct, frozen=True):
-    """The whole office. `hatching` is since when somebody is expected, `turn` which turn brings them."""
+    """The whole office. `hatching` is since when a member is expected, `turn` which turn brings it."""
 
     grid: tuple[TeamMember | None, ...] = tuple(
         TeamMember(name="Julian", seat=HOME, state="sleeping") if seat == HOME else None
@@ -105,7 +105,7 @@ def drawn(floor: Floor, payload: ScreenCommand, _: Envelope) -> Floor:
 
 
 def offered(floor: Floor, payload: RosterOffer, _: Envelope) -> Floor:
-    """Work for somebody."""
+    """Work that was offered to a member."""
     offers = (*floor.offers, Offer(payload.agent, payload.jobs))[-SHOWN:]
     return structs.replace(floor, offers=offers)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Claim(NamedTuple):
-    """What somebody wrote; `correction` is empty if it is true."""
+    """A claim of a source; `correction` is empty if it is true."""
 
     text: str
     correction: str = ""

@@ -31,7 +31,7 @@ def subjects_of(topic: str) -> list[str]:
 
 
 def planner(turn: ScriptTurn) -> Iterator[ScriptPart]:
-    """Send somebody for each subject, then hand what they found to the writer."""
+    """Send a researcher for each subject, then hand what they found to the writer."""
     topic = " ".join(turn.text.split())
     found = [result for result in turn.results if result.ok]
     if is_greeting(topic):

@@ -1,4 +1,4 @@
-"""What the agent says when nobody pays for a model: it follows from the conversation alone.
+"""The answers of the agent without a paid model: each follows from the conversation alone.
 
 A message leads to a form, a table or a list; what the user does there leads to a call of the executor; the
 executor's answer leads to the next view, or to a sentence. One call at a time.

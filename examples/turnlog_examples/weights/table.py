@@ -112,14 +112,14 @@ class WeightTable:
         return self._once(caller, list(ids), work)
 
     def newest(self, person: str, limit: int) -> list[Json]:
-        """Somebody's weigh-ins, the newest first."""
+        """Return the weigh-ins of a person, the newest first."""
         order = "ORDER BY datetime(measured_at) DESC, id DESC LIMIT ?"
         with self._open() as db:
             found = db.execute(f"SELECT * FROM weight_entry WHERE person = ? {order}", (person, limit))
             return [plain(row) for row in found]
 
     def audit(self, person: str, limit: int) -> list[Json]:
-        """What was changed for somebody, the last change first."""
+        """Return the changes for a person, the last one first."""
         columns = "at, person, tool, session_id, call_id, key, changes"
         with self._open() as db:
             found = db.execute(
@@ -170,7 +170,7 @@ def put(db: sqlite3.Connection, person: str, index: int, row: Entry) -> Json:
 
 
 def known(db: sqlite3.Connection, person: str, entry_id: str, path: list[Any]) -> Json:
-    """A weigh-in of this person; one of somebody else is not there."""
+    """Return a weigh-in of this person; one of another person is not found."""
     found = db.execute(
         "SELECT * FROM weight_entry WHERE id = ? AND person = ?", (entry_id, person)
     ).fetchone()
