@@ -1,7 +1,7 @@
 """The log: append-only, durable, resumable. `open_log` opens one on a store.
 
-The scheme of the URL selects the store: `memory:`, `sqlite:`, or one that an installed package registers in
-the entry point group `turnlog.stores` as a function of the URL and `writable`.
+The scheme of the URL selects the store: `memory:`, `sqlite:`, `postgresql:`, or one that an installed package
+registers in the entry point group `turnlog.stores` as a function of the URL and `writable`.
 """
 
 from collections.abc import Callable
@@ -77,14 +77,29 @@ def open_sqlite_store(url: str, *, writable: bool) -> Store:
     return SqliteStore(sqlite_path(url), writable=writable)
 
 
-STORE_OPENERS: dict[str, StoreOpener] = {"memory": open_memory_store, "sqlite": open_sqlite_store}
+def open_postgres_store(url: str, *, writable: bool) -> Store:
+    """Open the store of `postgresql://`. Raise `CallerError` if its driver is not installed."""
+    try:
+        # Not at the top: most programs use another store.
+        from turnlog.log.postgres.store import PostgresStore
+    except ImportError as error:
+        raise CallerError(f"pip install 'turnlog[postgres]' to open a PostgreSQL log: {error}") from error
+    return PostgresStore(url, writable=writable)
+
+
+STORE_OPENERS: dict[str, StoreOpener] = {
+    "memory": open_memory_store,
+    "sqlite": open_sqlite_store,
+    "postgresql": open_postgres_store,
+    "postgres": open_postgres_store,
+}
 
 
 async def open_log(url: str, *, writable: bool = True) -> Log:
-    """Open the log at `memory:`, `sqlite:///path` or the URL of a registered store.
+    """Open the log at `memory:`, `sqlite:///path`, `postgresql://host/database` or a registered store.
 
     A path with a fourth slash is absolute. One process writes a SQLite log. Others open it with
-    `writable=False` and follow it.
+    `writable=False` and follow it. Any number of processes write a PostgreSQL log.
     """
     return Log(find_store_opener(url)(url, writable=writable), writable=writable)
 

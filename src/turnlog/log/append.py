@@ -5,10 +5,11 @@ deduplicated by id: the same event again returns its old seq, another event unde
 A refusal is raised. The planner of a store in another process needs nothing else.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from turnlog.errors import Conflict, Fenced, SessionClosed
 from turnlog.events import (
@@ -40,14 +41,26 @@ from turnlog.log.jobs import (
     ImportCounts,
     ImportEvents,
 )
-from turnlog.log.records import NewRow, OpenInvite, Row, SessionRecord, encode_meta, envelope_json
+from turnlog.log.records import (
+    NewRow,
+    OpenInvite,
+    Row,
+    SessionRecord,
+    as_new_row,
+    encode_meta,
+    envelope_json,
+)
 from turnlog.log.spans import SpanEdge, live_event_span, span_edge
 
 MAX_TITLE_CHARS = 80
+HIGHEST_EVENT_ID = "\U0010ffff"  # larger than every id: every id is looked up
+# Ids of `ids.new_id` begin with a time, whose first digit is 0 until the year 2527. Derived ids are hashes: a
+# high one would hide that all timed ids after it are new. So only timed ids are compared with each other.
+is_timed_id = re.compile("evt_0.{7}-.{4}-7", re.DOTALL).match
 NO_CHANNELS = {None}  # events that every member sees
 
 
-class RowPlan(NamedTuple):
+class RowPlan(Struct, frozen=True, gc=False):
     """What an append adds to a session: new rows, their span edges, and the record after them.
 
     Without rows the record has changed only if its revision has: a higher fence is stored for known events.
@@ -73,6 +86,8 @@ class RowBatch:
 
     `last`, `durable_count` and `chain` are those of the session after the rows so far.
     """
+
+    __slots__ = ("_session_id", "chain", "durable_count", "edges", "last", "rows")
 
     def __init__(self, record: SessionRecord) -> None:
         self.rows: list[NewRow] = []
@@ -106,7 +121,7 @@ class RowBatch:
 
         meta = encode_meta(self.durable_count, live, scope, event.type)
         row = make_row(self._session_id, seq, meta, frame)
-        self.rows.append(NewRow(row, event.id, ts_ms, chain, span))
+        self.rows.append(as_new_row((row, event.id, ts_ms, chain, span)))
 
 
 def plan_append(record: SessionRecord, known: Mapping[str, Row], request: AppendRequest) -> RowPlan:
@@ -132,21 +147,22 @@ def plan_append(record: SessionRecord, known: Mapping[str, Row], request: Append
     ts_ms = request.ts_ms
     updated = record
     channels = set()
-    for event in new_events:
-        seq = batch.last + 1
+    for seq, event in enumerate(new_events, record.last + 1):
         scope = event.scope
+        payload = event.payload
         frame = encode_sse_frame(event, session_id=session_id, seq=seq, ts_ms=ts_ms)
-        batch.add(event, scope, event.payload, seq, event.live, frame, ts_ms)
+        batch.add(event, scope, payload, seq, event.live, frame, ts_ms)
         channels.add(scope.channel)
-        if type(event.payload) in RECORD_REDUCERS:
-            updated = apply_to_record(updated, event.payload, scope.actor, seq)
+        if type(payload) in RECORD_REDUCERS:
+            updated = apply_to_record(updated, payload, scope.actor, seq)
 
     updated = structs.replace(
         updated,
         last=batch.last,
         durable_count=batch.durable_count,
         chain=batch.chain,
-        fence=max(record.fence, request.fence or 0),
+        # `check_append` has refused a lower one
+        fence=record.fence if request.fence is None else request.fence,
         updated_ms=max(record.updated_ms, ts_ms),
         activity=activity_after(record, channels, ts_ms),
         revision=record.revision + 1,

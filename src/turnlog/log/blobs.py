@@ -5,7 +5,8 @@ A blob is one line of an export, after the events of its session; a large one is
     {"type": "blob", "blob": "sess_.../<sha256>", "media_type": "image/png",
      "size_bytes": 9, "data": "<base64>", "offset": 0}
 
-A reader holds one blob in memory at a time. A blob whose content does not match its name is refused.
+A reader holds one blob in memory at a time. A blob whose content does not match its name is refused. The name
+of a private blob says nothing about its content, so its lines have the hash (`sha256`) too.
 """
 
 import re
@@ -18,26 +19,37 @@ from msgspec import Meta
 
 from turnlog.errors import InvalidEvent
 from turnlog.events import decode_envelope
+from turnlog.ids import PRIVATE_BLOB_PREFIX
 from turnlog.log.log import Log
 from turnlog.log.records import Blob, Damage, Row, SessionRecord, envelope_json
 
 MAX_PIECE_BYTES = 768 * 1024  # 1 MiB as base64: far below the limit of a line
 MAX_BLOB_BYTES = 1_000_000_000  # the limit of SQLite
 BLOB_NAME_PATTERN = r"sess_[A-Za-z0-9_-]{1,64}/[0-9a-f]{64}"
+PRIVATE_NAME_PATTERN = rf"sess_[A-Za-z0-9_-]{{1,64}}/{PRIVATE_BLOB_PREFIX}[0-9a-f]{{32}}"
 BLOB_URL_PATTERN = re.compile(rf"/?api/blobs/({BLOB_NAME_PATTERN})")
 BLOB_URL_PREFIX = b"api/blobs/"
 
-BlobName = Annotated[str, Meta(pattern=f"^{BLOB_NAME_PATTERN}$")]
+BlobName = Annotated[str, Meta(pattern=f"^({BLOB_NAME_PATTERN}|{PRIVATE_NAME_PATTERN})$")]
 
 
 class BlobLine(msgspec.Struct, tag_field="type", tag="blob", frozen=True):
-    """A blob, or a piece of it that begins at `offset`."""
+    """A blob, or a piece of it that begins at `offset`. `sha256` is that of a whole private blob."""
 
     blob: BlobName
     media_type: Annotated[str, Meta(min_length=1)]
     size_bytes: Annotated[int, Meta(ge=0, le=MAX_BLOB_BYTES)]
     data: bytes
     offset: Annotated[int, Meta(ge=0, le=MAX_BLOB_BYTES)] = 0
+    sha256: str | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def is_private(self) -> bool:
+        return self.local_name.startswith(PRIVATE_BLOB_PREFIX)
+
+    @property
+    def local_name(self) -> str:
+        return self.blob.rpartition("/")[2]
 
 
 class NamedBlob(NamedTuple):
@@ -46,16 +58,13 @@ class NamedBlob(NamedTuple):
     name: str
     blob: Blob
 
-    @property
-    def session_id(self) -> str:
-        return self.name.partition("/")[0]
-
 
 def encode_blob_lines(name: str, blob: Blob) -> Iterator[bytes]:
     size_bytes = len(blob.data)
+    digest = sha256(blob.data).hexdigest() if blob.is_private else msgspec.UNSET
     for offset in range(0, max(size_bytes, 1), MAX_PIECE_BYTES):
         data = blob.data[offset : offset + MAX_PIECE_BYTES]
-        yield msgspec.json.encode(BlobLine(name, blob.media_type, size_bytes, data, offset))
+        yield msgspec.json.encode(BlobLine(name, blob.media_type, size_bytes, data, offset, digest))
 
 
 class BlobReader:
@@ -91,9 +100,10 @@ class BlobReader:
         data = bytes(self._data)
         self._first = None
         self._data = bytearray()
-        if len(data) != first.size_bytes or sha256(data).hexdigest() != first.blob.rpartition("/")[2]:
-            raise InvalidEvent(f"line {number}: the content of blob {first.blob} does not match its name")
-        return NamedBlob(first.blob, Blob(first.media_type, data))
+        expected = first.sha256 if first.is_private else first.local_name
+        if len(data) != first.size_bytes or sha256(data).hexdigest() != expected:
+            raise InvalidEvent(f"line {number}: the content of blob {first.blob} does not match its hash")
+        return NamedBlob(first.blob, Blob(first.media_type, data, first.is_private))
 
 
 async def find_missing_blobs(log: Log, records: list[SessionRecord]) -> AsyncIterator[Damage]:

@@ -11,11 +11,11 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any
 
 from turnlog.errors import SessionDamaged
-from turnlog.log.records import Damage, RawRow, Row, SessionRecord
+from turnlog.log.records import Damage, RawRow, Row, SessionRecord, as_row
 
 match_meta = re.compile(rb"[0-9]+\|[01]\|[0-9]+\|[^|]*\|[^|]*\|.", re.DOTALL).match
 match_live_meta = re.compile(rb"[0-9]+\|1\|").match  # replay leaves out live rows only
@@ -37,7 +37,7 @@ def make_row(session_id: str, seq: int, meta: bytes, frame: bytes) -> Row:
     """
     meta_crc = zlib.crc32(meta) & META_CRC_MASK
     frame_crc = zlib.crc32(frame, checksum_seed(session_id) ^ seq ^ meta_crc)
-    return Row(seq, meta, frame, meta_crc << 32 | frame_crc)
+    return as_row((seq, meta, frame, meta_crc << 32 | frame_crc))
 
 
 def parse_durable_count(meta: object) -> int | None:
@@ -53,6 +53,20 @@ def values_checksum(*values: object) -> int:
 
 def chain_hash(chain: bytes, frame: bytes) -> bytes:
     return blake2b(chain + frame, digest_size=16).digest()
+
+
+def blob_checksum(name: str, media_type: str, data: bytes, private: int) -> int:
+    # The name of a public blob has the hash of its content: it is verified with the name.
+    digest = sha256(data).hexdigest() if private else ""
+    return values_checksum(name, media_type, private, digest)
+
+
+def has_valid_blob_checksum(name: Any, media_type: Any, data: Any, private: Any, crc: int) -> bool:
+    if not isinstance(name, str) or not isinstance(data, bytes):
+        return False
+    if not private and sha256(data).hexdigest() != name.rpartition("/")[2]:
+        return False
+    return blob_checksum(name, media_type, data, private) == crc
 
 
 class RowVerifier:
@@ -78,6 +92,11 @@ class RowVerifier:
         self._durable_count = durable_count
         self._allow_skipped = allow_skipped
         self.seq = after
+
+    @property
+    def last(self) -> int:
+        """Return the last seq of the session."""
+        return self._record.last
 
     @property
     def is_complete(self) -> bool:
@@ -112,6 +131,18 @@ class RowVerifier:
             return False
 
         self.seq = stored[-1][0]
+        self._durable_count = None
+        return True
+
+    def verify_replayed(self, stored: Sequence[RawRow], upto: int, row_count: int) -> bool:
+        """Verify the rows of a replay up to a seq, where the store has `row_count` rows with those left out.
+
+        Return False, and do not advance, if a row is damaged or missing, or if a loss is recorded.
+        """
+        if self._known_damage or row_count != upto - self.seq or not self._checksums_match(stored):
+            return False
+
+        self.seq = upto
         self._durable_count = None
         return True
 
@@ -219,3 +250,11 @@ def broken_chain_seqs(rows: Iterable[tuple[Row, bytes | None]]) -> Iterator[int]
         if chain_hash(chain, row.frame) != stored:
             yield row.seq
         chain = stored if isinstance(stored, bytes) else b""
+
+
+def verified_row(record: SessionRecord, stored: RawRow) -> Row:
+    """Return one stored row. Raise `SessionDamaged` if it is not what was written."""
+    rows, damage = RowVerifier(record, stored[0] - 1, None, []).verify([stored])
+    if damage:
+        raise damage
+    return Row(*rows[0])

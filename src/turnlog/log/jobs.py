@@ -2,7 +2,8 @@
 
 A store commits a group of jobs together (`EventStore.commit`). It decides every job from the session's record
 and the rows it knows, so a job may be sent to another machine, written to a journal or repeated. A job that
-is refused, or whose values cannot be stored, does not affect the other jobs of its group.
+is refused, or whose values cannot be stored, does not affect the other jobs of its group. Thousands of
+appends may be under way: those are structs that the garbage collector does not visit.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ class ExpectedPosition(NamedTuple):
 ANY_POSITION = ExpectedPosition()
 
 
-class AppendRequest(NamedTuple):
+class AppendRequest(Struct, frozen=True, gc=False):
     """Append events, all or none. The result is an `AppendResult`.
 
     `wants_work` marks the session as wanted (see `leases`), unless the append has a fence or no new event.
@@ -56,10 +57,14 @@ class AppendResult(Struct, frozen=True, gc=False):
 
 
 class CreateSession(NamedTuple):
-    """Add a session together with its first events; refused with `Conflict` if its id exists."""
+    """Add a session together with its first events; refused with `Conflict` if its id exists.
+
+    `wants_work` marks it as wanted (see `leases`).
+    """
 
     record: SessionRecord
     events: Sequence[Event] = ()
+    wants_work: bool = False
 
     @property
     def session_id(self) -> str:
@@ -132,11 +137,21 @@ class ImportCounts(NamedTuple):
 
 
 class PutBlob(NamedTuple):
-    """Store a blob unless its name exists: the name contains the hash of the content."""
+    """Store a blob unless its name exists. A blob that exists stays as it is, private or not."""
 
     name: str
     blob: Blob
     session_id: str = ""
+
+
+class DropPrivateBlobs(NamedTuple):
+    """Remove private blobs of a session. The result is how many there were.
+
+    Names of public blobs, of other sessions and of no blob are ignored.
+    """
+
+    session_id: str
+    names: Sequence[str]
 
 
 class PutDocuments(NamedTuple):
@@ -249,6 +264,7 @@ class ReleaseLease(NamedTuple):
     fence: int
     seen: int
     wake_at_ms: int | None
+    state: str = ""
 
 
 class SaveSeen(NamedTuple):
@@ -286,10 +302,11 @@ SessionJob = AppendRequest | CreateSession | CloseSession | RewriteRecord | Find
 DerivedJob = PutDocuments | PutSnapshot | ReplaceSnapshot | DropSnapshots | DeleteDerived | CollectDerived
 MaintenanceJob = PruneSession | QuarantineDamage
 LeaseJob = ClaimLease | ClaimWanted | ReleaseLease | SaveSeen | ResetAttempts | RenewOwner | EndOwner
-Job = SessionJob | PutBlob | DerivedJob | MaintenanceJob | LeaseJob
+BlobJob = PutBlob | DropPrivateBlobs
+Job = SessionJob | BlobJob | DerivedJob | MaintenanceJob | LeaseJob
 
 
-class JobResult(NamedTuple):
+class JobResult(Struct, frozen=True, gc=False):
     """What a job returns, the records that it changed, and the rows that it added to the first of them."""
 
     value: Any = None

@@ -31,7 +31,8 @@ class LeaseRow(NamedTuple):
     """A lease as it is stored; `owner` is None while the session has none.
 
     `process` is the process of the owner: an owner of the same name in another process is another one.
-    `wanted_seq` is the last event that asked for work: a release that has seen it ends the wish.
+    `wanted_seq` is the last event that asked for work: a release that has seen it ends the wish. `state` is
+    what the last owner wrote about the session, for lists; the store does not read it.
     """
 
     session_id: str
@@ -44,6 +45,7 @@ class LeaseRow(NamedTuple):
     wanted_seq: int = -1
     attempts: int = 0
     claimed_at_ms: int = 0
+    state: str = ""
 
     @property
     def due_ms(self) -> int:
@@ -106,7 +108,7 @@ def claimed_row(row: LeaseRow, owner: str, process: str, record_fence: int, now_
     )
 
 
-def released_row(row: LeaseRow, seen: int, wake_at_ms: int | None) -> LeaseRow:
+def released_row(row: LeaseRow, seen: int, wake_at_ms: int | None, state: str) -> LeaseRow:
     """Return the row after a release. The session stays wanted if an event after `seen` asked for work."""
     is_wanted = row.wanted_at_ms is not None and row.wanted_seq > seen
     return row._replace(
@@ -116,6 +118,7 @@ def released_row(row: LeaseRow, seen: int, wake_at_ms: int | None) -> LeaseRow:
         wake_at_ms=wake_at_ms,
         wanted_at_ms=row.wanted_at_ms if is_wanted else None,
         attempts=0,
+        state=state,
     )
 
 
@@ -144,7 +147,7 @@ class Leases(Protocol):
         """
         ...
 
-    async def release(self, lease: Lease, seen: int, wake_at_ms: int | None = None) -> bool:
+    async def release(self, lease: Lease, seen: int, wake_at_ms: int | None = None, state: str = "") -> bool:
         """End a lease. Return False if the session was claimed again meanwhile: nothing changes then."""
         ...
 
@@ -164,9 +167,22 @@ class Leases(Protocol):
         """Return the live owner of a session; None if it has none."""
         ...
 
-    async def wait_for_wanted(self, timeout_s: float) -> bool:
-        """Wait until a session is marked as wanted; return False after the timeout.
+    async def states(self, session_ids: Collection[str]) -> dict[str, str]:
+        """Return what the last owners of sessions wrote about them, for those that have a lease."""
+        ...
 
-        A mark before the call is not noticed, and times to wake are not watched: claim after each return.
+    async def next_wake_ms(self, after_ms: int = -1) -> int | None:
+        """Return the earliest time to wake after a time, of sessions without an owner; None without one."""
+        ...
+
+    @property
+    def wanted_count(self) -> int:
+        """Return how often this log was told that a session is wanted."""
+        ...
+
+    async def wait_for_wanted(self, known_count: int, timeout_s: float | None = None) -> bool:
+        """Wait until `wanted_count` is not `known_count` any more; return False after the timeout.
+
+        Times to wake are not watched: claim after each return.
         """
         ...

@@ -1,11 +1,11 @@
-"""Runs jobs on a store that has transactions in this process: memory and SQLite.
+"""Runs jobs inside a transaction of a store: memory and SQLite all of them, PostgreSQL those under row locks.
 
 A job checks first and writes last, so one that is refused has written nothing and its neighbours in the group
 are not touched. Damage that a check meets is recorded, and the id of a damaged event may be used again.
 """
 
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from turnlog.log.jobs import (
     CollectDerived,
     CreateSession,
     DeleteDerived,
+    DropPrivateBlobs,
     DropSnapshots,
     EndOwner,
     FindEvents,
@@ -44,14 +45,8 @@ from turnlog.log.records import Blob, Damage, Document, NewRow, Row, SessionReco
 from turnlog.log.spans import SpanEdge
 
 
-class LocalStore(Protocol):
-    """The methods of a local store that jobs call, inside `transaction`."""
-
-    owners: Owners
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """Make everything inside durable when the block ends, or nothing. Other threads wait."""
-        ...
+class StoreTransaction(Protocol):
+    """The methods of a store that jobs call inside a transaction."""
 
     def get_record(self, session_id: str) -> SessionRecord | None:
         """Return the record of a session, including changes of this transaction."""
@@ -71,7 +66,13 @@ class LocalStore(Protocol):
         """Append rows, index their span edges and replace the record. Return the record as it is stored."""
         ...
 
-    def put_blob(self, name: str, blob: Blob) -> None: ...
+    def put_blob(self, name: str, blob: Blob) -> None:
+        """Store a blob unless its name exists."""
+        ...
+
+    def drop_private_blob(self, name: str) -> bool:
+        """Remove a blob if it is private. Return whether it was removed."""
+        ...
 
     def put_document(self, document: Document, ts_ms: int) -> None: ...
 
@@ -94,6 +95,16 @@ class LocalStore(Protocol):
     def get_lease(self, session_id: str) -> LeaseRow | None: ...
 
     def put_lease(self, row: LeaseRow) -> None: ...
+
+
+class LocalStore(StoreTransaction, Protocol):
+    """A store of this process. Jobs call its methods inside `transaction`."""
+
+    owners: Owners
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make everything inside durable when the block ends, or nothing. Other threads wait."""
+        ...
 
     def held_leases(self) -> list[LeaseRow]:
         """Return the leases that have an owner, dead or alive."""
@@ -120,9 +131,13 @@ def commit_jobs(store: LocalStore, jobs: Sequence[Job]) -> list[JobOutcome]:
 
 
 def run_job(store: LocalStore, job: Job) -> JobOutcome:
+    return run_job_with(JOB_HANDLERS, store, job)
+
+
+def run_job_with(handlers: "JobHandlers", store: StoreTransaction, job: Job) -> JobOutcome:
     """Return the result of a job, or its refusal. Raise a failure of the store."""
     try:
-        return JOB_HANDLERS[type(job)](store, job)
+        return handlers[type(job)](store, job)
     except TurnlogError as error:
         if is_store_failure(error):
             raise
@@ -150,7 +165,7 @@ def as_caller_error(error: Exception) -> Exception:
 # sessions
 
 
-def append_events(store: LocalStore, job: AppendRequest) -> JobResult:
+def append_events(store: StoreTransaction, job: AppendRequest) -> JobResult:
     session_id = job.session_id
     record = require_record(store, session_id)
     event_ids = [event.id for event in job.events]
@@ -173,36 +188,38 @@ def append_events(store: LocalStore, job: AppendRequest) -> JobResult:
     return JobResult(plan.result, (plan.record,))
 
 
-def create_session(store: LocalStore, job: CreateSession) -> JobResult:
+def create_session(store: StoreTransaction, job: CreateSession) -> JobResult:
     if store.get_record(job.session_id) is not None:
         raise Conflict(f"session {job.session_id[:80]} already exists", -1)
     plan = plan_create(job)
     store.put_record(job.record)
     stored = store.insert_rows(plan.record, plan.rows, plan.edges)
+    if job.wants_work:
+        store.put_lease(wanted_row(LeaseRow(job.session_id), stored.last, stored.created_ms))
     return JobResult(plan.result, (stored,), [new.row for new in plan.rows])
 
 
-def close_session(store: LocalStore, job: CloseSession) -> JobResult:
+def close_session(store: StoreTransaction, job: CloseSession) -> JobResult:
     return changed_record(store, require_record(store, job.session_id).replace(closed=True))
 
 
-def rewrite_record(store: LocalStore, job: RewriteRecord) -> JobResult:
+def rewrite_record(store: StoreTransaction, job: RewriteRecord) -> JobResult:
     return changed_record(store, require_record(store, job.session_id))
 
 
-def changed_record(store: LocalStore, record: SessionRecord) -> JobResult:
+def changed_record(store: StoreTransaction, record: SessionRecord) -> JobResult:
     record = record.replace(revision=record.revision + 1)
     store.put_record(record)
     return JobResult(None, (record,))
 
 
-def find_events(store: LocalStore, job: FindEvents) -> JobResult:
+def find_events(store: StoreTransaction, job: FindEvents) -> JobResult:
     require_record(store, job.session_id)
     rows = find_rows(store, job.session_id, job.event_ids)
     return JobResult(rows, (require_record(store, job.session_id),))
 
 
-def import_events(store: LocalStore, job: ImportEvents) -> JobResult:
+def import_events(store: StoreTransaction, job: ImportEvents) -> JobResult:
     known_record = store.get_record(job.session_id)
     record = known_record or job.record
     ids = [item.event_id for item in job.lines]
@@ -214,7 +231,7 @@ def import_events(store: LocalStore, job: ImportEvents) -> JobResult:
     return JobResult(plan.counts, (stored,), [new.row for new in plan.rows])
 
 
-def require_record(store: LocalStore, session_id: str) -> SessionRecord:
+def require_record(store: StoreTransaction, session_id: str) -> SessionRecord:
     """Return the record of a session, repaired if it is damaged. Raise `NotFound` if there is none."""
     try:
         record = store.get_record(session_id)
@@ -226,7 +243,7 @@ def require_record(store: LocalStore, session_id: str) -> SessionRecord:
     return record
 
 
-def find_rows(store: LocalStore, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
+def find_rows(store: StoreTransaction, session_id: str, event_ids: Sequence[str]) -> dict[str, Row]:
     """Return the rows of event ids. Damage is recorded on the way, and the damaged ids are left out."""
     while True:
         try:
@@ -238,23 +255,28 @@ def find_rows(store: LocalStore, session_id: str, event_ids: Sequence[str]) -> d
 # blobs and derived data
 
 
-def put_blob(store: LocalStore, job: PutBlob) -> JobResult:
+def put_blob(store: StoreTransaction, job: PutBlob) -> JobResult:
     store.put_blob(job.name, job.blob)
     return JobResult()
 
 
-def put_documents(store: LocalStore, job: PutDocuments) -> JobResult:
+def drop_private_blobs(store: StoreTransaction, job: DropPrivateBlobs) -> JobResult:
+    own_names = [name for name in dict.fromkeys(job.names) if name.startswith(f"{job.session_id}/")]
+    return JobResult(sum(store.drop_private_blob(name) for name in own_names))
+
+
+def put_documents(store: StoreTransaction, job: PutDocuments) -> JobResult:
     for document in job.documents:
         store.put_document(document, job.ts_ms)
     return JobResult()
 
 
-def put_snapshot(store: LocalStore, job: PutSnapshot) -> JobResult:
+def put_snapshot(store: StoreTransaction, job: PutSnapshot) -> JobResult:
     store.put_snapshot(job.snapshot, job.ts_ms)
     return JobResult()
 
 
-def replace_snapshot(store: LocalStore, job: ReplaceSnapshot) -> JobResult:
+def replace_snapshot(store: StoreTransaction, job: ReplaceSnapshot) -> JobResult:
     session_id, name, seq, _, version = job.snapshot
     stored = store.snapshot(session_id, name, seq, version)
     if (stored[1] if stored else None) != job.expected:
@@ -265,17 +287,17 @@ def replace_snapshot(store: LocalStore, job: ReplaceSnapshot) -> JobResult:
     return JobResult(True)
 
 
-def drop_snapshots(store: LocalStore, job: DropSnapshots) -> JobResult:
+def drop_snapshots(store: StoreTransaction, job: DropSnapshots) -> JobResult:
     store.drop_snapshots(job.session_id, job.name, job.first, job.last, job.version)
     return JobResult()
 
 
-def delete_derived(store: LocalStore, job: DeleteDerived) -> JobResult:
+def delete_derived(store: StoreTransaction, job: DeleteDerived) -> JobResult:
     store.delete_derived(job.session_id, job.version)
     return JobResult()
 
 
-def collect_derived(store: LocalStore, job: CollectDerived) -> JobResult:
+def collect_derived(store: StoreTransaction, job: CollectDerived) -> JobResult:
     store.collect_derived(job.session_id, job.versions, job.before_ms)
     return JobResult()
 
@@ -283,20 +305,20 @@ def collect_derived(store: LocalStore, job: CollectDerived) -> JobResult:
 # maintenance
 
 
-def prune_session(store: LocalStore, job: PruneSession) -> JobResult:
+def prune_session(store: StoreTransaction, job: PruneSession) -> JobResult:
     require_record(store, job.session_id)
     count = store.prune(job.session_id, job.before_ms)
     return JobResult(count, (require_record(store, job.session_id),))
 
 
-def quarantine_damage(store: LocalStore, job: QuarantineDamage) -> JobResult:
+def quarantine_damage(store: StoreTransaction, job: QuarantineDamage) -> JobResult:
     damage = job.damage
     is_new = record_damage(store, SessionDamaged(*damage))
     record = store.get_record(damage.session_id)
     return JobResult(is_new, (record,) if record else ())
 
 
-def record_damage(store: LocalStore, damage: SessionDamaged) -> bool:
+def record_damage(store: StoreTransaction, damage: SessionDamaged) -> bool:
     """Record a damage. Return True if it was not recorded before: then the session has a new epoch."""
     lost = Damage(damage.session_id, damage.first, damage.last, damage.problem)
     if damage.first >= 0 and lost in store.damages():
@@ -336,7 +358,7 @@ def claim_wanted(store: LocalStore, job: ClaimWanted) -> JobResult:
     return JobResult(leases, records)
 
 
-def undamaged_record(store: LocalStore, session_id: str) -> SessionRecord | None:
+def undamaged_record(store: StoreTransaction, session_id: str) -> SessionRecord | None:
     try:
         return store.get_record(session_id)
     except SessionDamaged:
@@ -354,11 +376,11 @@ def claim_row(
     return claimed.lease(), updated
 
 
-def release_lease(store: LocalStore, job: ReleaseLease) -> JobResult:
+def release_lease(store: StoreTransaction, job: ReleaseLease) -> JobResult:
     row = store.get_lease(job.session_id)
     if row is None or not row.is_held(job.owner, job.fence):
         return JobResult(False)
-    store.put_lease(released_row(row, job.seen, job.wake_at_ms))
+    store.put_lease(released_row(row, job.seen, job.wake_at_ms, job.state))
     return JobResult(True)
 
 
@@ -370,7 +392,7 @@ def save_seen(store: LocalStore, job: SaveSeen) -> JobResult:
     return JobResult()
 
 
-def reset_attempts(store: LocalStore, job: ResetAttempts) -> JobResult:
+def reset_attempts(store: StoreTransaction, job: ResetAttempts) -> JobResult:
     row = store.get_lease(job.session_id)
     if row is None or not row.is_held(job.owner, job.fence):
         return JobResult(False)
@@ -388,7 +410,10 @@ def end_owner(store: LocalStore, job: EndOwner) -> JobResult:
     return JobResult()
 
 
-JOB_HANDLERS: dict[type, Callable[[LocalStore, Any], JobResult]] = {
+JobHandlers = Mapping[type, Callable[[Any, Any], JobResult]]
+
+# Jobs that a store with transactions runs as they are: all but those that ask which owners are alive.
+SESSION_JOB_HANDLERS: JobHandlers = {
     AppendRequest: append_events,
     CreateSession: create_session,
     CloseSession: close_session,
@@ -396,6 +421,7 @@ JOB_HANDLERS: dict[type, Callable[[LocalStore, Any], JobResult]] = {
     FindEvents: find_events,
     ImportEvents: import_events,
     PutBlob: put_blob,
+    DropPrivateBlobs: drop_private_blobs,
     PutDocuments: put_documents,
     PutSnapshot: put_snapshot,
     ReplaceSnapshot: replace_snapshot,
@@ -404,11 +430,14 @@ JOB_HANDLERS: dict[type, Callable[[LocalStore, Any], JobResult]] = {
     CollectDerived: collect_derived,
     PruneSession: prune_session,
     QuarantineDamage: quarantine_damage,
+    ReleaseLease: release_lease,
+    ResetAttempts: reset_attempts,
+}
+JOB_HANDLERS: dict[type, Callable[[Any, Any], JobResult]] = {
+    **SESSION_JOB_HANDLERS,
     ClaimLease: claim_lease,
     ClaimWanted: claim_wanted,
-    ReleaseLease: release_lease,
     SaveSeen: save_seen,
-    ResetAttempts: reset_attempts,
     RenewOwner: renew_owner,
     EndOwner: end_owner,
 }

@@ -10,9 +10,17 @@ end because of its new epoch.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import cached_property, partial
 from hashlib import sha256
 from typing import Any, TypeVar
@@ -26,7 +34,7 @@ from turnlog.errors import (
     quote,
 )
 from turnlog.events import CATALOG, Catalog, Entry, Event, is_session_id
-from turnlog.ids import new_epoch, new_session_id, now_ms
+from turnlog.ids import new_epoch, new_private_blob_name, new_session_id, now_ms
 from turnlog.log.filter import matches_any_type
 from turnlog.log.jobs import (
     ANY_POSITION,
@@ -38,6 +46,7 @@ from turnlog.log.jobs import (
     CollectDerived,
     CreateSession,
     DeleteDerived,
+    DropPrivateBlobs,
     DropSnapshots,
     EndOwner,
     ExpectedPosition,
@@ -81,6 +90,7 @@ from turnlog.log.store import (
     EvictingStore,
     LeaseStore,
     Maintenance,
+    NewsReader,
     SessionDirectory,
     SpanIndex,
 )
@@ -88,8 +98,10 @@ from turnlog.log.subscription import (
     FIRST_PAGE_BYTES,
     MAX_PAGE_BYTES,
     NO_PAGE_LOCK,
+    ChargeBytes,
     FollowOptions,
     FrameSink,
+    PageEncoder,
     PageLock,
     PushSubscription,
     Subscription,
@@ -106,6 +118,8 @@ log = logging.getLogger("turnlog.log")
 
 NOTHING_MOVED: Mapping[str, int] = {}
 PROBE_INTERVAL_S = 1.0  # how often a write is tried while writes fail
+MAX_NEWS_SESSIONS = 512  # that are read at once
+CLAIM_POLL_S = 1.0  # an orphaned session waits no longer than this beside the time of its lease
 FIRST_WINDOW_SEQS = 256  # of a search backwards: a short turn
 
 
@@ -130,7 +144,10 @@ class Log:
         self._reconciler: asyncio.Task[None] | None = None
         if store.reconcile_s is not None:
             self._reconciler = asyncio.create_task(self._reconcile(store.reconcile_s))
+        self._news_reader = store if isinstance(store, NewsReader) else None
         self.leases = LogLeases(self)
+        # is called with the record of a session whose members may have changed, here or in another process
+        self.on_members_changed: Callable[[SessionRecord], None] = ignore_record
         self._stop_listening = store.listen(self._on_ring)
         self._closed = False
 
@@ -138,30 +155,46 @@ class Log:
     def writable(self) -> bool:
         return self._writer is not None
 
+    def now_ms(self) -> int:
+        """Return the time of this log's clock."""
+        return self._clock()
+
+    @property
+    def claim_poll_s(self) -> float | None:
+        """Return how often an owner looks for sessions to claim; None if no ring of the bell is lost."""
+        return None if self._store.reconcile_s is None else CLAIM_POLL_S
+
     # sessions
 
-    async def create(self, app: str, session_id: str | None = None, events: Sequence[Event] = ()) -> str:
+    async def create(
+        self,
+        app: str,
+        session_id: str | None = None,
+        events: Sequence[Event] = (),
+        *,
+        wants_work: bool = False,
+    ) -> str:
         """Create a session for an application and return its id. A new id cannot be guessed.
 
-        Its first events are stored with it: no reader sees the session without them. Raise `Conflict` if the
-        id exists.
+        Its first events are stored with it: no reader sees the session without them. `wants_work` marks it as
+        wanted for the owners of sessions (`leases`). Raise `Conflict` if the id exists.
         """
         if session_id is not None and not is_session_id(session_id):
             raise CallerError(f"expected `sess_` and 1 to 64 of A-Z a-z 0-9 _ -, got {quote(session_id)}")
         record = SessionRecord(
             session_id or new_session_id(), epoch=new_epoch(), app=app, created_ms=self._clock()
         )
-        await self.run_job(CreateSession(record, tuple(events)))
+        await self.run_job(CreateSession(record, tuple(events), wants_work))
         return record.session_id
 
     async def info(self, session_id: str) -> SessionRecord:
         """Return the record of a session, repaired if it is damaged. Raise `NotFound` if there is none.
 
         The record of a session that is followed in the writing process is in its tail, unless a job of the
-        session is under way. Then nothing is read.
+        session is under way. Then nothing is read. A store whose rings may be late is always read.
         """
         tail = self.tails.get(session_id)
-        is_writing = self._writer is not None and not self._closed
+        is_writing = self._writer is not None and self._store.reconcile_s is None and not self._closed
         if tail is not None and is_writing and tail.is_current and session_id not in self._running_jobs:
             return tail.record
         return await self._read_record(session_id)
@@ -175,6 +208,15 @@ class Log:
         if record is None:
             raise NotFound(f"no session {session_id[:80]}")
         return record
+
+    @asynccontextmanager
+    async def hold_record(self, session_id: str) -> AsyncIterator[None]:
+        """Keep the record of a session in memory: `info` and `last_seq` of it read nothing meanwhile."""
+        tail = await self._acquire_tail(session_id)
+        try:
+            yield
+        finally:
+            self._release_tail(session_id, tail)
 
     async def last_seq(self, session_id: str) -> int:
         """Return the seq of the last event. Raise `NotFound` if there is no session."""
@@ -301,9 +343,11 @@ class Log:
         else:
             running[session_id] -= 1
 
-        if self.tails and isinstance(outcome, JobResult):
+        if isinstance(outcome, JobResult):
             rows = outcome.rows
             for record in outcome.records:
+                if rows and record.members_seq >= rows[0].seq:
+                    self.on_members_changed(record)
                 self._publish(record, rows)
                 rows = ()
 
@@ -341,18 +385,35 @@ class Log:
         for session_id, last in moved.items():
             tail = self.tails.get(session_id)
             if tail is not None:
-                tail.note_foreign_commit(last)
+                # Followers wait for the rows that one read brings for all of them.
+                tail.note_foreign_commit(last if self._news_reader is None else -1)
                 self._changed_sessions.add(session_id)
         if self._changed_sessions and (self._refresher is None or self._refresher.done()):
             self._refresher = asyncio.create_task(self._refresh_changed())
 
     async def _refresh_changed(self) -> None:
-        """Read the records of sessions that other logs have changed."""
+        """Read the records of sessions that other logs have changed, and their new rows."""
         while self._changed_sessions:
-            session_id = self._changed_sessions.pop()
-            tail = self.tails.get(session_id)
-            if tail is not None:
+            count = min(len(self._changed_sessions), MAX_NEWS_SESSIONS)
+            session_ids = [self._changed_sessions.pop() for _ in range(count)]
+            tails = {session_id: tail for session_id in session_ids if (tail := self.tails.get(session_id))}
+            unread = tails if self._news_reader is None else await self._apply_news(self._news_reader, tails)
+            for session_id, tail in unread.items():
                 await self._refresh_tail(session_id, tail)
+
+    async def _apply_news(self, reader: NewsReader, tails: Mapping[str, Tail]) -> dict[str, Tail]:
+        """Read what is new in some sessions at once. Return those that have to be read one by one."""
+        positions = {session_id: tail.last for session_id, tail in tails.items()}
+        foreign_commits = {session_id: tail.foreign_commits for session_id, tail in tails.items()}
+        try:
+            news = await self._run_read(reader.read_news, positions)
+        except StoreError as error:
+            log.error("cannot read new events of %d sessions at once: %s", len(tails), error)
+            return dict(tails)
+        for session_id, (record, rows) in news.items():
+            tails[session_id].catch_up(record, foreign_commits[session_id], rows)
+            self.on_members_changed(record)
+        return {session_id: tail for session_id, tail in tails.items() if session_id not in news}
 
     async def _reconcile(self, interval_s: float) -> None:
         """Read the followed sessions now and then, in case a ring was lost."""
@@ -361,9 +422,8 @@ class Log:
             self._note_changes(dict.fromkeys(self.tails, -1), True)
 
     async def _refresh_tail(self, session_id: str, tail: Tail) -> None:
-        foreign_commits = tail.foreign_commits
         try:
-            tail.catch_up(await self._read_record(session_id), foreign_commits)
+            await self._catch_up_tail(session_id, tail)
         except Exception as error:  # noqa: BLE001  a follower that ends reads again, and gets the error itself
             log.error("cannot read new events of %s: %s", session_id, error)
             self._end_tail(session_id)
@@ -509,16 +569,55 @@ class Log:
         At the end of the log no task is woken for this follower unless its sink has to drain.
         """
         subscription = await self._subscribe(session_id, after, replay_from, epoch)
+
+        async def read_frames() -> bytes | None:
+            page = await self._next_page(subscription, self._store.read_frames, Page.frames)
+            return page.data if page else None
+
+        await self._push(PushSubscription(subscription, sink), read_frames, idle_s)
+
+    async def push_pages(
+        self,
+        session_id: str,
+        sink: FrameSink,
+        encode: PageEncoder,
+        after: int = -1,
+        *,
+        idle_s: float | None = None,
+        epoch: str | None = None,
+        charge_bytes: ChargeBytes | None = None,
+    ) -> None:
+        """Write all rows after a seq to a sink as `encode` returns them, and end where `follow` ends.
+
+        Followers at the end of the log get the same page object, so an encoder that they share may encode it
+        once. An error that `encode` raises ends this follower and is raised here.
+        """
+        subscription = await self._subscribe(session_id, after, None, epoch)
+        subscription.charge_bytes = charge_bytes
+
+        async def read_page() -> bytes | None:
+            page = await self._next_page(subscription, self._store.read, unchanged_page)
+            return encode(page, page.last >= subscription.tail.last) if page else None
+
+        await self._push(PushSubscription(subscription, sink, encode), read_page, idle_s)
+
+    async def _push(
+        self,
+        push: PushSubscription,
+        read_bytes: Callable[[], Awaitable[bytes | None]],
+        idle_s: float | None,
+    ) -> None:
+        """Send what `read_bytes` returns. When it returns None, wait for new rows."""
+        subscription = push.subscription
         try:
             while not subscription.is_finished():
-                page = await self._next_page(subscription, self._store.read_frames, Page.frames)
-                if page:
-                    drain = sink(page.data)
-                    page = None  # while it waits, a follower must not hold its last page in memory
-                    if drain is not None:
-                        await drain()
-                elif not subscription.is_finished():
-                    await PushSubscription(subscription, sink).run(idle_s)
+                data = await read_bytes()
+                if data is None and not subscription.is_finished():
+                    await push.run(idle_s)
+                drain = push.sink(data) if data else None
+                data = None  # while it waits, a follower must not hold its last page in memory
+                if drain is not None:
+                    await drain()
         finally:
             self._unsubscribe(subscription)
 
@@ -611,15 +710,25 @@ class Log:
         tail.follower_count += 1
         try:
             if not tail.is_synced:
-                # Events that were committed between `info` and the registration would be missed: read again.
-                foreign_commits = tail.foreign_commits
-                tail.catch_up(await self._read_record(session_id), foreign_commits)
+                await self._sync_tail(session_id, tail)
         except BaseException:
             self._release_tail(session_id, tail)
             raise
         if not tail.epoch and self.tails.get(session_id) is tail:
             del self.tails[session_id]
         return tail
+
+    async def _sync_tail(self, session_id: str, tail: Tail) -> None:
+        """Read the record again: events committed before the tail was registered would be missed."""
+        async with tail.sync_lock:
+            if not tail.is_synced:
+                await self._catch_up_tail(session_id, tail)
+
+    async def _catch_up_tail(self, session_id: str, tail: Tail) -> None:
+        foreign_commits = tail.foreign_commits
+        record = await self._read_record(session_id)
+        tail.catch_up(record, foreign_commits)
+        self.on_members_changed(record)
 
     def _release_tail(self, session_id: str, tail: Tail) -> None:
         tail.follower_count -= 1
@@ -705,24 +814,50 @@ class Log:
 
     # blobs and derived data
 
-    async def put_blob(self, session_id: str, data: bytes, media_type: str) -> str:
-        """Store binary content of a session. Return its name: session id, slash, SHA-256."""
+    async def put_blob(self, session_id: str, data: bytes, media_type: str, *, private: bool = False) -> str:
+        """Store binary content of a session. Return its name: session id, slash, SHA-256.
+
+        The name of a private blob has random digits instead: events show it, and a hash of the content would
+        tell a member whether a guess is right. The same content twice is two private blobs.
+        """
         if not media_type:
             raise CallerError("expected a media type, got nothing")
-        name = f"{session_id}/{sha256(data).hexdigest()}"
-        await self.run_job(PutBlob(name, Blob(media_type, data)))
+        local_name = new_private_blob_name() if private else sha256(data).hexdigest()
+        name = f"{session_id}/{local_name}"
+        await self.run_job(PutBlob(name, Blob(media_type, data, private)))
         return name
 
     async def get_blob(self, name: str) -> Blob:
-        """Return a blob. Raise `NotFound` if there is none."""
+        """Return a blob. Raise `NotFound` if there is none, or if it is private."""
         blob = await self._run_read(self._blobs.blob, name)
-        if blob is None:
+        if blob is None or blob.is_private:
             raise NotFound(f"no blob {name[:80]}")
         return blob
 
+    async def get_private_blob(self, session_id: str, name: str) -> Blob:
+        """Return a private blob of this session, for its runtime or the owner of the machine.
+
+        Raise `NotFound` if there is none: an event may name a blob of another session.
+        """
+        blob = None
+        if name.startswith(f"{session_id}/"):
+            blob = await self._run_read(self._blobs.blob, name)
+        if blob is None or not blob.is_private:
+            raise NotFound(f"no private blob {name[:80]}")
+        return blob
+
     async def blob_names(self, session_id: str) -> list[str]:
-        """Return the names of the blobs of a session, sorted."""
-        return await self._run_read(self._blobs.blob_names, session_id)
+        """Return the names of the blobs of a session, sorted, without private ones."""
+        return await self._run_read(self._blobs.blob_names, session_id, False)
+
+    async def private_blob_names(self, session_id: str) -> list[str]:
+        """Return the names of the private blobs of a session, sorted."""
+        return await self._run_read(self._blobs.blob_names, session_id, True)
+
+    async def drop_private_blobs(self, session_id: str, names: Sequence[str]) -> int:
+        """Remove private blobs of a session, such as those of superseded checkpoints. Return how many."""
+        count: int = await self.run_job(DropPrivateBlobs(session_id, tuple(names)))
+        return count
 
     async def put_document(self, document: Document) -> None:
         """Add or replace a document."""
@@ -913,9 +1048,11 @@ class LogLeases:
         leases: list[Lease] = await self._run(ClaimWanted(owner, names, limit, self._log._clock()), owner)
         return leases
 
-    async def release(self, lease: Lease, seen: int, wake_at_ms: int | None = None) -> bool:
-        job = ReleaseLease(lease.session_id, lease.owner, lease.fence, seen, wake_at_ms)
+    async def release(self, lease: Lease, seen: int, wake_at_ms: int | None = None, state: str = "") -> bool:
+        job = ReleaseLease(lease.session_id, lease.owner, lease.fence, seen, wake_at_ms, state)
         is_released: bool = await self._run(job)
+        if wake_at_ms is not None:
+            self.work_wakeup.wake()  # those who wait for work have to look at the new time
         return is_released
 
     async def renew(self, owner: str) -> None:
@@ -931,8 +1068,18 @@ class LogLeases:
     async def owner_of(self, session_id: str) -> str | None:
         return await self._log._run_read(self._store.owner_of, session_id)
 
-    async def wait_for_wanted(self, timeout_s: float) -> bool:
-        return await self.work_wakeup.wait(timeout_s)
+    async def states(self, session_ids: Collection[str]) -> dict[str, str]:
+        return await self._log._run_read(self._store.lease_states, list(session_ids))
+
+    async def next_wake_ms(self, after_ms: int = -1) -> int | None:
+        return await self._log._run_read(self._store.next_wake_ms, after_ms)
+
+    @property
+    def wanted_count(self) -> int:
+        return self.work_wakeup.count
+
+    async def wait_for_wanted(self, known_count: int, timeout_s: float | None = None) -> bool:
+        return self.work_wakeup.count != known_count or await self.work_wakeup.wait(timeout_s)
 
     @cached_property
     def _store(self) -> LeaseStore:
@@ -953,6 +1100,10 @@ class LogLeases:
             owner = self._owners.pop()
             with suppress(StoreError):  # a store that cannot be written to is closed all the same
                 await self._log.run_job(EndOwner(owner))
+
+
+def ignore_record(record: SessionRecord) -> None:
+    """Do nothing, for logs whose readers have no rights that end."""
 
 
 def missing_ability(problem: str) -> CallerError:

@@ -412,6 +412,13 @@ class MemoryStore:
     def put_blob(self, name: str, blob: Blob) -> None:
         self._blobs.setdefault(name, blob)
 
+    def drop_private_blob(self, name: str) -> bool:
+        blob = self._blobs.get(name)
+        if blob is None or not blob.is_private:
+            return False
+        del self._blobs[name]
+        return True
+
     def put_document(self, document: Document, ts_ms: int) -> None:
         key = (document.session_id, document.id, document.version)
         self._documents[key] = StoredDocument(document, ts_ms)
@@ -594,8 +601,10 @@ class MemoryStore:
     def blob(self, name: str) -> Blob | None:
         return self._blobs.get(name)
 
-    def blob_names(self, session_id: str) -> list[str]:
-        return sorted(name for name in self._blobs if name.startswith(f"{session_id}/"))
+    def blob_names(self, session_id: str, is_private: bool) -> list[str]:
+        with self._lock:
+            names = [name for name, blob in self._blobs.items() if blob.is_private == is_private]
+        return sorted(name for name in names if name.startswith(f"{session_id}/"))
 
     def documents(
         self, session_id: str | None, type: str | None, category: str | None, version: str
@@ -620,6 +629,17 @@ class MemoryStore:
         with self._lock:
             row = self._leases.get(session_id)
             return row.owner if row is not None and self.owners.is_alive(row) else None
+
+    def lease_states(self, session_ids: Sequence[str]) -> dict[str, str]:
+        with self._lock:
+            rows = [self._leases[session_id] for session_id in session_ids if session_id in self._leases]
+            return {row.session_id: row.state for row in rows}
+
+    def next_wake_ms(self, after_ms: int) -> int | None:
+        with self._lock:
+            times = [row.wake_at_ms for row in self._leases.values() if row.owner is None]
+            later = [time_ms for time_ms in times if time_ms is not None and time_ms > after_ms]
+            return min(later, default=None)
 
     def damages(self) -> list[Damage]:
         return []

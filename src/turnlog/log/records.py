@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, overload
 
 from msgspec import Struct, structs
 
-from turnlog.events import Envelope, Scope, decode_envelope
+from turnlog.events import Envelope, Scope
+from turnlog.events.envelope import decode_stored_envelope
 from turnlog.events.roles import OWNER
 
 LISTING_STEP_MS = 1_000  # a busy session moves in lists at most once per second
@@ -57,7 +58,7 @@ class Row(NamedTuple):
 
 RawRow = tuple[Any, ...]  # the values of a row as a database returned them: not verified
 
-_as_row: Callable[[RawRow], Row] = partial(tuple.__new__, Row)
+as_row: Callable[[RawRow], Row] = partial(tuple.__new__, Row)  # cheaper than `Row(...)`
 
 
 class FrameBatch(NamedTuple):
@@ -121,14 +122,14 @@ class Page(Sequence[Row]):
     def envelopes(self) -> list[Envelope]:
         """Return the decoded rows. All readers of the page share the list."""
         if self._envelopes is None:
-            self._envelopes = [decode_envelope(envelope_json(row)) for row in self]
+            self._envelopes = [decode_stored_envelope(envelope_json(row)) for row in self]
         return self._envelopes
 
     def __len__(self) -> int:
         return len(self.raw_rows)
 
     def __iter__(self) -> Iterator[Row]:
-        return map(_as_row, self.raw_rows)
+        return map(as_row, self.raw_rows)
 
     @overload
     def __getitem__(self, index: int) -> Row: ...
@@ -139,7 +140,7 @@ class Page(Sequence[Row]):
     def __getitem__(self, index: int | slice) -> "Row | Page":
         if isinstance(index, slice):
             return Page(self.raw_rows[index], self.epoch)
-        return _as_row(self.raw_rows[index])
+        return as_row(self.raw_rows[index])
 
 
 class TypeQuery(NamedTuple):
@@ -187,6 +188,9 @@ class NewRow(NamedTuple):
     span: str | None
 
 
+as_new_row: Callable[[tuple[Any, ...]], NewRow] = partial(tuple.__new__, NewRow)  # see `as_row`
+
+
 class OpenInvite(Struct, frozen=True, omit_defaults=True):
     """An invite (`session.invite`) that was not used, declined, revoked or found expired yet."""
 
@@ -197,7 +201,7 @@ class OpenInvite(Struct, frozen=True, omit_defaults=True):
     as_operator: bool = False
 
 
-class SessionRecord(Struct, frozen=True):
+class SessionRecord(Struct, frozen=True, gc=False):
     """The position of a session in the log, and its properties as its events define them.
 
     `append.RECORD_REDUCERS` lists the events that change title, members, creator and invites.
@@ -258,6 +262,13 @@ class ListPosition(NamedTuple):
     session_id: str
 
 
+class News(NamedTuple):
+    """What is new in a session: its record, and rows without a gap; none if they have to be read alone."""
+
+    record: SessionRecord
+    rows: Sequence[Row]
+
+
 class Damage(NamedTuple):
     """A lost part of a session and the reason. Seqs of -1 mean the session's record, or the whole log."""
 
@@ -282,7 +293,8 @@ class Document(NamedTuple):
 
 
 class Blob(NamedTuple):
-    """Binary content."""
+    """Binary content. A private blob is for the runtime that stored it: no member of its session gets it."""
 
     media_type: str
     data: bytes
+    is_private: bool = False

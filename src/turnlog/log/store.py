@@ -10,7 +10,7 @@ integrity check: it returns the good rows before it, and raises `SessionDamaged`
 with it. `turnlog.testing` has the numbered contracts that every store must fulfil.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from turnlog.log.bell import RingListener, StopListening
@@ -21,6 +21,7 @@ from turnlog.log.records import (
     Document,
     FrameBatch,
     ListPosition,
+    News,
     Page,
     Row,
     SessionRecord,
@@ -149,12 +150,14 @@ class SessionDirectory(Protocol):
 
 @runtime_checkable
 class BlobStore(Protocol):
-    """Ability: binary content. Its job is `PutBlob`."""
+    """Ability: binary content. Its jobs are `jobs.BlobJob`."""
 
-    def blob(self, name: str) -> Blob | None: ...
+    def blob(self, name: str) -> Blob | None:
+        """Return a blob, private or not: the log refuses private ones."""
+        ...
 
-    def blob_names(self, session_id: str) -> list[str]:
-        """Return the names of the blobs of a session, sorted."""
+    def blob_names(self, session_id: str, is_private: bool) -> list[str]:
+        """Return the names of the private or of the other blobs of a session, sorted."""
         ...
 
 
@@ -190,11 +193,31 @@ class Maintenance(Protocol):
 
 
 @runtime_checkable
+class NewsReader(Protocol):
+    """Ability: read what is new in many sessions with one query."""
+
+    def read_news(self, positions: Mapping[str, int]) -> dict[str, News]:
+        """Return the records of sessions and their next rows after a seq each.
+
+        A session without a good record is left out. One whose next rows are damaged has no rows here.
+        """
+        ...
+
+
+@runtime_checkable
 class LeaseStore(Protocol):
     """Ability: one owner per session. Its jobs are `jobs.LeaseJob` (see `leases`)."""
 
     def owner_of(self, session_id: str) -> str | None:
         """Return the live owner of a session; None if it has none."""
+        ...
+
+    def lease_states(self, session_ids: Sequence[str]) -> dict[str, str]:
+        """Return `LeaseRow.state` of those sessions that have a lease."""
+        ...
+
+    def next_wake_ms(self, after_ms: int) -> int | None:
+        """Return the earliest `LeaseRow.wake_at_ms` after a time, of sessions without an owner."""
         ...
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from turnlog.log.records import Page
 from turnlog.log.tail import Tail
 
 PageLock = AbstractAsyncContextManager[None, bool | None]
@@ -29,6 +30,13 @@ ChargeBytes = Callable[[int], Awaitable[None]]
 Drain = Callable[[], Awaitable[None]]
 FrameSink = Callable[[bytes], Drain | None]
 """Sends bytes, b"" after an idle time. The caller must await the returned function before the next call."""
+PageEncoder = Callable[[Page, bool], bytes]
+"""Returns a page as it is sent, b"" if none of it is. The bool is whether the log has no more rows."""
+
+
+def encode_stored_frames(page: Page, is_last: bool) -> bytes:
+    """Return the frames as they are stored."""
+    return page.frames().data
 
 
 class FollowOptions(NamedTuple):
@@ -71,18 +79,22 @@ class Subscription:
 
 
 class PushSubscription:
-    """Writes new frames to a sink on each wake-up, until the follower must return to its task."""
+    """Writes new rows to a sink on each wake-up, until the follower must return to its task."""
 
-    __slots__ = ("_end", "_sink", "_subscription")
+    __slots__ = ("_encode", "_end", "sink", "subscription")
 
-    def __init__(self, subscription: Subscription, sink: FrameSink) -> None:
-        self._subscription = subscription
-        self._sink = sink
-        self._end: asyncio.Future[Drain | None] = asyncio.get_running_loop().create_future()
+    def __init__(
+        self, subscription: Subscription, sink: FrameSink, encode: PageEncoder = encode_stored_frames
+    ) -> None:
+        self.subscription = subscription
+        self.sink = sink
+        self._encode = encode
+        self._end: asyncio.Future[Drain | None]
 
     async def run(self, idle_s: float | None) -> None:
         """Push until the sink must drain, the tail is ahead or the session ends. Then drain the sink."""
-        wakeup = self._subscription.tail.wakeup
+        self._end = asyncio.get_running_loop().create_future()
+        wakeup = self.subscription.tail.wakeup
         wakeup.add_listener(self.on_wakeup, idle_s)
         try:
             drain = await self._end
@@ -94,23 +106,25 @@ class PushSubscription:
 
     def on_wakeup(self, changed: bool) -> bool:
         """Send what is new, or b"" after an idle time. Return False to be removed from the listeners."""
-        subscription = self._subscription
+        subscription = self.subscription
         tail = subscription.tail
         if tail.closed or tail.epoch != subscription.epoch:
             return self._finish(None)
 
-        data = b""
+        page = None
         if tail.last > subscription.after:
             page = tail.page_after(subscription.after)
             if not page:
                 return self._finish(None)
             subscription.after = page.last
-            data = page.frames().data
         elif changed:
             return True  # the last read came from the store, which was ahead of the tail
 
         try:
-            drain = self._sink(data)
+            data = self._encode(page, page.last >= tail.last) if page else b""
+            if page and not data:
+                return True
+            drain = self.sink(data)
         except Exception as error:  # noqa: BLE001  raised in the task of this follower; others go on
             return self._finish(partial(raise_later, error))
         return drain is None or self._finish(drain)

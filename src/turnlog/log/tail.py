@@ -1,5 +1,6 @@
 """The tail of a session: its recent rows in memory, shared by its followers, and their wake-up signal."""
 
+import asyncio
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice, takewhile
@@ -24,6 +25,7 @@ class Tail:
         self.closed = record.closed
         self.record = record
         self.is_synced = False  # True once the record was read again after the tail was registered
+        self.sync_lock = asyncio.Lock()  # followers that arrive together share that read
         self.foreign_commits = 0  # of other logs: how many rings for this session
         self._read_commits = 0  # how many of them the record includes
         self.follower_count = 0
@@ -43,8 +45,10 @@ class Tail:
             self.record = record
         if rows:
             self._extend(rows)
-        if record.closed and not self.closed:
-            self.closed = True
+        # The commit may follow rows of another log whose ring has not arrived yet.
+        if record.last > self.last or record.closed > self.closed:
+            self.last = max(self.last, record.last)
+            self.closed = self.closed or record.closed
             self.wakeup.wake()
 
     def _extend(self, rows: Sequence[Row]) -> None:
@@ -62,7 +66,7 @@ class Tail:
 
         self._rows.extend(rows)
         self._cached_page = None
-        self._size_bytes += sum(len(row.frame) for row in rows)
+        self._size_bytes += sum([len(row.frame) for row in rows])
         while len(self._rows) > MAX_TAIL_ROWS or (self._size_bytes > MAX_TAIL_BYTES and len(self._rows) > 1):
             self._size_bytes -= len(self._rows.popleft().frame)
 
@@ -79,10 +83,10 @@ class Tail:
             self.last = last
             self.wakeup.wake()
 
-    def catch_up(self, record: SessionRecord, foreign_commits: int) -> None:
+    def catch_up(self, record: SessionRecord, foreign_commits: int, rows: Sequence[Row] = ()) -> None:
         """Apply a record that was read from the store. Wake the followers if it changes the tail.
 
-        `foreign_commits` is their number when the read began.
+        `foreign_commits` is their number when the read began. `rows` were read with the record.
         """
         self.is_synced = True
         self._read_commits = max(self._read_commits, foreign_commits)
@@ -94,6 +98,8 @@ class Tail:
 
         if record.revision > self.record.revision:
             self.record = record
+        if rows:
+            self._extend(rows)
         if record.last > self.last or closed != self.closed:
             self.last = max(record.last, self.last)
             self.closed = closed
@@ -106,7 +112,14 @@ class Tail:
         if not self._rows or self._rows[0].seq > seq + 1:
             return None
 
-        count = sum(1 for _ in takewhile(lambda row: row.seq > seq, reversed(self._rows)))
-        page = Page(list(islice(self._rows, len(self._rows) - count, None)), self.epoch)
+        page = Page(list(islice(self._rows, self._index_after(seq), None)), self.epoch)
         self._cached_page = (seq, page)
         return page
+
+    def _index_after(self, seq: int) -> int:
+        rows = self._rows
+        index = len(rows) - (rows[-1].seq - seq)
+        if 0 <= index < len(rows) and rows[index].seq == seq + 1:
+            return index
+        # An import may leave out seqs.
+        return len(rows) - sum(1 for _ in takewhile(lambda row: row.seq > seq, reversed(rows)))

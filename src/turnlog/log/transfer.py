@@ -22,7 +22,7 @@ from turnlog.ids import new_epoch, now_ms, to_event_id
 from turnlog.log.blobs import BlobLine, BlobReader, NamedBlob
 from turnlog.log.drafts import DraftBuilder, parse_draft_time_ms
 from turnlog.log.filter import MATCH_ALL, EventFilter
-from turnlog.log.jobs import DraftLine, EventLine, ImportCounts, ImportEvents
+from turnlog.log.jobs import DraftLine, EventLine, ImportCounts, ImportEvents, PutBlob
 from turnlog.log.log import Log
 from turnlog.log.records import SessionRecord, envelope_json
 from turnlog.log.subscription import ChargeBytes
@@ -87,7 +87,7 @@ async def import_lines(log: Log, lines: Iterable[bytes]) -> AsyncIterator[Import
     """
     for item in batch_by_session(lines):
         if isinstance(item, NamedBlob):
-            await log.put_blob(item.session_id, item.blob.data, item.blob.media_type)
+            await log.run_job(PutBlob(item.name, item.blob))
             yield ImportCounts(new_blobs=1)
             continue
 

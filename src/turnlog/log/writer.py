@@ -9,15 +9,27 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from turnlog.errors import Unavailable
-from turnlog.log.jobs import FindEvents, Job, JobOutcome, JobResult
+from turnlog.log.jobs import (
+    AppendRequest,
+    ClaimWanted,
+    EndOwner,
+    FindEvents,
+    Job,
+    JobOutcome,
+    JobResult,
+    RenewOwner,
+    SaveSeen,
+)
 from turnlog.log.local_jobs import is_store_failure
 from turnlog.log.store import EventStore
 
 
-class PendingJob(NamedTuple):
+class PendingJob(Struct, frozen=True):
     """A job that is not committed yet. The value of its result goes to `future`."""
 
     job: Job
@@ -45,7 +57,7 @@ class WriteHealth:
         has_stored = False
         for pending, outcome in zip(jobs, outcomes, strict=True):
             if isinstance(outcome, JobResult):
-                has_stored = has_stored or type(pending.job) is not FindEvents
+                has_stored = has_stored or has_written(pending.job, outcome)
             elif is_store_failure(outcome):
                 self._record_failure()
                 return
@@ -61,6 +73,16 @@ class WriteHealth:
         if not self.is_failing:
             self.is_failing = True
             self._on_failure()
+
+
+# Jobs that may succeed without a write: they say nothing about the disk.
+NEUTRAL_JOBS = (FindEvents, ClaimWanted, SaveSeen, RenewOwner, EndOwner)
+
+
+def has_written(job: Job, result: JobResult) -> bool:
+    if isinstance(job, AppendRequest):
+        return bool(result.rows)
+    return not isinstance(job, NEUTRAL_JOBS)
 
 
 class WriterThread:
@@ -99,14 +121,19 @@ class WriterThread:
     def _run(self) -> None:
         is_open = True
         while is_open:
-            group = [self._jobs.get()]
-            while len(group) < self._store.max_batch and group[-1] is not None and not self._jobs.empty():
-                group.append(self._jobs.get())
-
+            group = self._take_group()
             is_open = group[-1] is not None
             jobs = [pending for pending in group if pending is not None]
             outcomes = self._store.commit([pending.job for pending in jobs]) if jobs else []
             self._loop.call_soon_threadsafe(resolve_futures, jobs, outcomes, self._health, self._on_outcome)
+
+    def _take_group(self) -> list[PendingJob | None]:
+        """Wait for a job and return it with those that are queued behind it."""
+        take = self._jobs.get
+        first = take()
+        # Only this thread takes jobs, so none of these has to be waited for.
+        count = min(self._jobs.qsize(), self._store.max_batch - 1)
+        return [first, *[take() for _ in range(count)]]
 
 
 class InlineWriter:
@@ -148,8 +175,9 @@ def resolve_futures(
 ) -> None:
     """Deliver outcomes on the event loop. `on_outcome` runs even if the caller has stopped waiting."""
     health.record_outcomes(jobs, outcomes)
-    for (job, future), outcome in zip(jobs, outcomes, strict=True):
-        on_outcome(job, outcome)
+    for pending, outcome in zip(jobs, outcomes, strict=True):
+        on_outcome(pending.job, outcome)
+        future = pending.future
         if future.cancelled():
             continue
         if isinstance(outcome, JobResult):

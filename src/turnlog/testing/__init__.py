@@ -19,6 +19,7 @@ from turnlog.testing import (
     durability,
     following,
     leasing,
+    private_blobs,
     replay,
     sessions,
     shared,
@@ -124,6 +125,12 @@ CONTRACTS = number_contracts(
         leasing.wish_survives_release,
         leasing.attempts_count_unclean_ends,
         leasing.seen_is_saved_by_its_owner,
+        leasing.new_session_wants_work,
+        leasing.state_is_written_by_release,
+        private_blobs.private_blob_round_trip,
+        private_blobs.private_and_public_blobs_of_equal_content,
+        private_blobs.blob_stays_private,
+        private_blobs.drop_private_blobs_by_name,
     ],
 )
 
@@ -138,6 +145,7 @@ DURABLE_CONTRACTS = number_contracts(
         durability.pruned_end_survives_reopen,
         durability.session_details_survive_reopen,
         leasing.leases_survive_reopen,
+        private_blobs.private_blobs_survive_reopen,
     ],
 )
 
@@ -161,5 +169,7 @@ SHARED_CONTRACTS = number_contracts(
         shared.wanted_reaches_other_logs,
         shared.bad_value_fails_alone,
         shared.stopped_caller_blocks_no_writer,
+        shared.wanted_is_claimed_once,
+        shared.reading_changes_nothing,
     ],
 )

@@ -120,6 +120,36 @@ async def wish_survives_release(make_store: StoreFactory) -> None:
         assert await leases.claim_wanted("two") == []
 
 
+async def new_session_wants_work(make_store: StoreFactory) -> None:
+    """A session that is created with a wish for work is wanted; one without it is not."""
+    async with open_harness(make_store) as harness:
+        leases = harness.log.leases
+        known_count = leases.wanted_count
+        await harness.log.create("contract")
+        assert await leases.claim_wanted("one", limit=5) == []
+        session = await harness.log.create("contract", wants_work=True)
+        assert await leases.wait_for_wanted(known_count)
+        assert [lease.session_id for lease in await leases.claim_wanted("one", limit=5)] == [session]
+
+
+async def state_is_written_by_release(make_store: StoreFactory) -> None:
+    """Lists read what the last owners wrote, and the pool of runners the earliest time to wake."""
+    async with open_harness(make_store) as harness:
+        leases = harness.log.leases
+        other = await harness.log.create("contract")
+        assert await leases.states([harness.session, other]) == {}
+        assert await leases.next_wake_ms() is None
+        await leases.release(await claim(harness, "one"), seen=-1, wake_at_ms=7_000, state="waiting")
+        await leases.release(await claim(harness, "one", other), seen=-1, wake_at_ms=9_000)
+        states = await leases.states([harness.session, other, "sess_unknown"])
+        assert states == {harness.session: "waiting", other: ""}
+        assert await leases.next_wake_ms() == 7_000
+        assert [await leases.next_wake_ms(after) for after in (7_000, 9_000)] == [9_000, None]
+        await claim(harness, "two")
+        assert await leases.next_wake_ms() == 9_000
+        assert await leases.states([harness.session]) == {harness.session: "waiting"}
+
+
 async def attempts_count_unclean_ends(make_store: StoreFactory) -> None:
     """The session of a dead owner is claimed; `attempts` counts such claims until a release or progress."""
     async with open_harness(make_store) as harness:

@@ -14,7 +14,7 @@ from msgspec import structs
 from turnlog.errors import Conflict, Fenced, StoreError
 from turnlog.log import Damage, Lease, Log, Row, Store
 from turnlog.log.jobs import Job, JobOutcome, QuarantineDamage
-from turnlog.testing.factories import durable_event, durable_events
+from turnlog.testing.factories import block_delta_event, durable_event, durable_events
 from turnlog.testing.harness import (
     LogHarness,
     StoreFactory,
@@ -302,7 +302,7 @@ async def lease_data_reaches_other_logs(make_store: StoreFactory) -> None:
 async def wanted_reaches_other_logs(make_store: StoreFactory) -> None:
     """An append that asks for work wakes the owners of other logs, and one of them claims the session."""
     async with open_logs(make_store) as (one, two):
-        waiting = asyncio.create_task(two.log.leases.wait_for_wanted(10.0))
+        waiting = asyncio.create_task(two.log.leases.wait_for_wanted(two.log.leases.wanted_count, 10.0))
         await asyncio.sleep(0)
         await one.append(durable_event("a"), wants_work=True)
         assert await waiting
@@ -337,3 +337,73 @@ async def stopped_caller_blocks_no_writer(make_store: StoreFactory) -> None:
             await two.append(durable_event(f"two-{number}"))
         await one.append(durable_event("last"))
         assert await two.read_seqs() == list(range(41))
+
+
+async def wanted_is_claimed_once(make_store: StoreFactory) -> None:
+    """A wanted session is claimed by one owner, however many claim at the same time."""
+    async with open_logs(make_store, 3) as harnesses:
+        sessions = [await harnesses[0].log.create("contract", wants_work=True) for _ in range(40)]
+        claims: list[str] = []
+
+        async def claim_all(log: Log, owner: str) -> None:
+            while len(claims) < len(sessions):
+                claims.extend(lease.session_id for lease in await log.leases.claim_wanted(owner, limit=4))
+
+        await asyncio.gather(
+            *[claim_all(harness.log, f"owner-{number}") for number, harness in enumerate(harnesses)]
+        )
+        assert sorted(claims) == sorted(sessions)
+
+
+async def reading_changes_nothing(make_store: StoreFactory) -> None:
+    """Reading a session in any way, in other logs, while its owner appends changes nothing in the store."""
+    async with open_logs(make_store, 3) as (owner, *readers):
+        other = await owner.log.create("contract")
+        lease = await claim(owner, "owner")
+        followers = [asyncio.create_task(followed(reader, 59)) for reader in readers]
+        rows: list[Row] = []
+        for number in range(20):
+            events = [
+                durable_event(f"{number}-a"),
+                block_delta_event("b", number),
+                durable_event(f"{number}-c"),
+            ]
+            owner.now_ms += 1000
+            await asyncio.gather(
+                owner.append(*events, fence=lease.fence), *[read_everything(reader) for reader in readers]
+            )
+            stored = await owner.read_rows()
+            assert stored[: len(rows)] == rows
+            assert len(stored) == len(rows) + len(events)
+            rows = stored
+
+        assert await asyncio.gather(*followers) == [list(range(60))] * 2
+        for harness in (owner, *readers):
+            record = await harness.info()
+            assert (record.last, record.durable_count, record.fence) == (59, 40, lease.fence)
+            listed = await harness.log.listing(None)
+            assert [entry.session_id for _, entry in listed] == [owner.session, other]
+            assert await harness.snapshot("contract", 59) is None
+            assert await harness.log.leases.owner_of(owner.session) == "owner"
+            assert await harness.log.leases.claim_wanted("reader", limit=5) == []
+        await owner.expect_undamaged()
+
+
+async def read_everything(harness: LogHarness) -> None:
+    """Use each way to read a session once."""
+    log = harness.log
+    last = (await harness.info()).last
+    await harness.read_rows(replay_from=-1)
+    async with open_follower(log, harness.session, last - 1) as pages:
+        if last >= 0:
+            await anext(pages)
+    await log.sessions()
+    await log.listing(None, limit=5)
+    await log.sessions_with_open_agents()
+    await log.find_events(harness.session, ["evt_0-a"])
+    await log.documents(harness.session)
+    await harness.snapshot("contract", last)
+    await harness.turn_bounds("tr_1")
+    await log.leases.owner_of(harness.session)
+    await log.leases.states([harness.session])
+    await log.leases.next_wake_ms()

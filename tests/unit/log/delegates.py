@@ -66,6 +66,7 @@ class Counting:
         return 2
 
     def __getattr__(self, name: str) -> Any:
+        getattr(self.inner, name)  # an ability that the store does not have
         return partial(self._call, name)
 
     def _call(self, name: str, *args: Any) -> Any:

@@ -245,6 +245,26 @@ def test_an_event_that_was_moved_into_a_finished_span_is_not_hidden(path: Path, 
 
 
 @scenario
+async def test_a_lost_delta_is_told_to_a_replay_that_leaves_it_out(path: Path) -> None:
+    async with opened(path) as log:
+        await fill_spans(log)
+        edit(path, "delete from event where seq = 2")
+        assert [row.seq for row in await log.read(SESSION, replay_from=-1)] == [0, 1]
+        with pytest.raises(SessionDamaged, match="missing"):
+            await log.read(SESSION, 1, replay_from=-1)
+
+
+@scenario
+async def test_a_delta_that_became_durable_is_not_left_out(path: Path) -> None:
+    async with opened(path) as log:
+        await fill_spans(log)
+        edit(path, "update event set meta = replace(meta, '|1|', '|0|') where seq = 2")
+        assert [row.seq for row in await log.read(SESSION, replay_from=-1)] == [0, 1]
+        with pytest.raises(SessionDamaged, match="not what was written"):
+            await log.read(SESSION, 1, replay_from=-1)
+
+
+@scenario
 async def test_a_record_that_is_damaged_twice_is_repaired_twice(path: Path) -> None:
     async with opened(path) as log:
         await fill(log)

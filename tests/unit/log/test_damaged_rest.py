@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.log.damaging import OTHER, SESSION, edit, fill, opened
+from tests.unit.log.damaging import OTHER, SESSION, edit, fill, opened, seqs
 from tests.unit.log.delegates import scenario
-from turnlog.errors import SessionDamaged, StoreError
+from turnlog.errors import NotFound, SessionDamaged, StoreError
 from turnlog.events import SessionInvite, SessionMember, SessionTitle
 from turnlog.log import Document, SqliteStore
 from turnlog.testing.factories import durable_event, durable_events, make_event
@@ -40,16 +40,21 @@ async def test_tables_that_are_not_defined_as_they_were_are_refused(path: Path, 
             SqliteStore(path, writable=writable)
 
 
-def unreadable_record(path: Path, name: str) -> None:
-    """Spoil the length of the header of a session's record, so that SQLite cannot read it."""
+def find_in_record(path: Path, name: str) -> int:
+    """Return the offset of a session's name in the table of records, behind its index."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma wal_checkpoint(truncate)")
         page_bytes = connection.execute("pragma page_size").fetchone()[0]
         query = "select rootpage from sqlite_schema where name = 'session'"
         root = connection.execute(query).fetchone()[0]
-    content = bytearray(path.read_bytes())
     start = (root - 1) * page_bytes
-    place = content.index(name.encode(), start, start + page_bytes)
+    return path.read_bytes().index(name.encode(), start, start + page_bytes)
+
+
+def unreadable_record(path: Path, name: str) -> None:
+    """Spoil the length of the header of a session's record, so that SQLite cannot read it."""
+    place = find_in_record(path, name)
+    content = bytearray(path.read_bytes())
     header = next(size for size in range(14, 40) if content[place - size] == size)  # the id has no bytes
     content[place - header] = 0x7F
     path.write_bytes(content)
@@ -73,6 +78,25 @@ async def test_a_record_that_cannot_be_read_leaves_the_other_sessions_alone(
             with pytest.raises(StoreError):
                 await log.info(OTHER)
             assert any(damage.session_id == OTHER for damage in await log.verify())
+
+
+def damage_name(path: Path, name: str) -> None:
+    place = find_in_record(path, name)
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+@scenario
+async def test_a_damaged_name_that_its_index_still_has_is_told_and_the_session_goes_on(path: Path) -> None:
+    async with opened(path) as log:
+        await fill(log)
+    damage_name(path, SESSION)
+    async with opened(path) as log:
+        assert await log.verify()
+        assert (await log.append(SESSION, durable_events("new"))).seqs == [6]
+    async with opened(path) as log:
+        assert await seqs(log) == [0, 1, 2, 3, 4, 5, 6]
 
 
 @scenario
@@ -133,6 +157,23 @@ async def test_a_blob_that_is_not_what_was_written_is_not_served(path: Path, cha
         edit(path, f"update blob set {change}")
         with pytest.raises(StoreError, match="blob"):
             await log.get_blob(name)
+
+
+@pytest.mark.parametrize(
+    "change", ["private = 0", "data = x'00'", "media_type = 'text/html'", "name = name || 'a'"]
+)
+@scenario
+async def test_a_private_blob_that_is_not_what_was_written_is_not_returned(path: Path, change: str) -> None:
+    async with opened(path) as log:
+        name = await log.put_blob(SESSION, b"content", "image/png", private=True)
+        assert (await log.get_private_blob(SESSION, name)).data == b"content"
+        edit(path, f"update blob set {change}")
+        with pytest.raises((StoreError, NotFound), match="blob"):
+            await log.get_private_blob(SESSION, name)
+        with pytest.raises((StoreError, NotFound), match="blob"):
+            await log.get_blob(name)
+        [damage] = await log.verify()
+        assert damage.session_id == SESSION
 
 
 @pytest.mark.parametrize("value", ["x'ff'", "7", "'zzz'"])

@@ -78,7 +78,7 @@ def test_plan_of_known_events_alone_changes_the_fence_at_most(fence: int | None)
 def test_plan_that_is_refused_is_raised(
     record: SessionRecord, request_changes: dict[str, object], error: type[TurnlogError]
 ) -> None:
-    request = AppendRequest("sess_1", [durable_event("a")], 10)._replace(**request_changes)  # type: ignore[arg-type]
+    request = structs.replace(AppendRequest("sess_1", [durable_event("a")], 10), **request_changes)
     with pytest.raises(error):
         plan_append(record, {}, request)
 

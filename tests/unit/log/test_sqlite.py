@@ -20,9 +20,16 @@ from turnlog.events import Event
 from turnlog.ids import uuid7
 from turnlog.log import Document, Log, SqliteStore
 from turnlog.log.records import SessionRecord
+from turnlog.log.sqlite.queries import REPLAY_WINDOW_SEQS
 from turnlog.log.sqlite.schema import SCHEMA_VERSION
 from turnlog.log.sqlite.watermark import GROW_SLOTS
-from turnlog.testing.factories import durable_event, durable_events
+from turnlog.testing.factories import (
+    block_delta_event,
+    block_end_event,
+    block_start_event,
+    durable_event,
+    durable_events,
+)
 from turnlog.testing.harness import open_follower
 
 SESSION = "sess_1"
@@ -471,3 +478,19 @@ async def test_ids_are_known_again_after_a_start_whether_timed_or_hashed(path: P
     async with opened(path) as log:
         assert [(await log.append(SESSION, [event])).seqs for event in events] == [[0], [1], [2], [3], [4]]
         assert (await log.append(SESSION, [timed("c", 1_500), durable_event("e" * 40)])).seqs == [5, 6]
+
+
+@scenario
+async def test_replay_leaves_out_a_block_that_is_longer_than_its_window(path: Path) -> None:
+    async with opened(path) as log:
+        deltas = [block_delta_event("x", number) for number in range(REPLAY_WINDOW_SEQS + 10)]
+        await log.append(SESSION, [block_start_event("x"), *deltas, block_end_event("x"), durable_event("a")])
+        await log.append(
+            SESSION, [block_start_event("y"), block_delta_event("y"), block_delta_event("x", -1)]
+        )
+        replayed: list[int] = []
+        while page := await log.read(SESSION, replayed[-1] if replayed else -1, replay_from=-1):
+            replayed += [row.seq for row in page]
+
+        end = len(deltas) + 1
+        assert replayed == [0, end, end + 1, end + 2, end + 3]

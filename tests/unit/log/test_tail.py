@@ -34,6 +34,23 @@ async def test_rows_that_follow_the_last_one_extend_the_window() -> None:
 
 
 @scenario
+async def test_a_commit_without_rows_says_how_far_another_log_has_come() -> None:
+    tail = Tail(record(-1))
+    tail.publish(record(3, 5, closed=True), [])
+    assert (tail.last, tail.closed, tail.wakeup.count) == (3, True, 1)
+    tail.publish(record(3, 6, closed=True), [])
+    assert tail.wakeup.count == 1
+
+
+@scenario
+async def test_rows_that_were_read_with_a_record_extend_the_window() -> None:
+    tail = Tail(record(-1))
+    tail.publish(record(1, 2), rows(0, 1))
+    tail.catch_up(record(5, 6), 0, rows(2, 3))
+    assert (window(tail, -1), tail.last) == ([0, 1, 2, 3], 5)
+
+
+@scenario
 async def test_rows_after_those_of_another_log_replace_the_window() -> None:
     tail = Tail(record(-1))
     tail.publish(record(1, 2), rows(0, 1))
@@ -49,6 +66,15 @@ async def test_rows_after_a_ring_of_another_log_replace_the_window() -> None:
     assert (window(tail, -1), window(tail, 0), tail.last) == ([0], [], 2)
     tail.publish(record(3, 4), rows(3))
     assert (window(tail, 0), window(tail, 2), tail.last) == ([], [3], 3)
+
+
+@scenario
+async def test_rows_of_an_import_that_leave_out_seqs_are_found_after_every_seq() -> None:
+    tail = Tail(record(-1))
+    imported = (0, 1, 4, 5, 9)
+    tail.publish(record(9, 2), rows(*imported))
+    for after in range(-1, 11):
+        assert window(tail, after) == [seq for seq in imported if seq > after]
 
 
 @scenario

@@ -265,7 +265,7 @@ async def test_health_after_a_write_that_failed_is_failing_until_one_is_stored()
     assert is_failing(log)
     assert log.health.last_stored_s == stored_s
     store.fault = None
-    await log.append(session, durable_events("a"))
+    await log.append(session, durable_events("b"))
     assert not is_failing(log)
     await log.close()
 

@@ -15,11 +15,10 @@ from urllib.parse import quote
 
 from turnlog.errors import CallerError
 from turnlog.ids import new_epoch
-from turnlog.log.checksums import values_checksum
 from turnlog.log.records import SessionRecord
 from turnlog.log.sqlite.files import reading_mode
 from turnlog.log.sqlite.queries import read_all_records
-from turnlog.log.sqlite.schema import UPDATE_RECORD, check_schema, encode_record, has_valid_record_checksum
+from turnlog.log.sqlite.schema import UPDATE_RECORD, check_schema, has_valid_record_checksum, update_values
 from turnlog.log.sqlite.store import read_transaction, translate_errors
 from turnlog.log.sqlite.watermark import Watermark, WatermarkFile
 
@@ -80,8 +79,7 @@ def copy_database(source: sqlite3.Connection, path: Path) -> dict[int, SessionRe
             if not has_valid_record_checksum(record, crc):
                 continue  # stays damaged, and `turnlog verify` reports it
             records[number] = record.replace(epoch=new_epoch(), revision=record.revision + 1)
-            values = encode_record(records[number])
-            copy.execute(UPDATE_RECORD, (*values, values_checksum(*values), number))
+            copy.execute(UPDATE_RECORD, update_values(number, records[number]))
         copy.execute("commit")
     return records
 

@@ -10,7 +10,6 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from hashlib import sha256
 from itertools import accumulate
 from typing import Any
 
@@ -26,7 +25,6 @@ from turnlog.log.records import (
     ListPosition,
     Page,
     RawRow,
-    Row,
     SessionRecord,
     TypeQuery,
     envelope_json,
@@ -45,9 +43,24 @@ SELECT_RECORDS = f"select {RECORD_ROW_COLUMNS} from session"
 SELECT_SPANS = f"select {SPAN_COLUMNS} from span where session = ?"
 SESSION_NUMBER = "(select id from session where name = ?)"
 REPLAY_SKIPS = """span is not null and exists (select 1 from span
-    where span.session = event.session and span.key = event.span and span.first > ? and span.last is not null
+    where span.session = event.session and span.key = event.span and span.first > :replay_from
+    and span.last is not null
     and intact(span.crc, span.session, span.key, span.trace, span.first, span.last, span.agent))"""
+# The rows that replay does not leave out. The spans of the window are verified once, not once for each row;
+# `REPLAY_SKIPS` finds the late events of spans before it. A row whose `meta` does not say that it is live is
+# never left out: `span` has no checksum.
+SELECT_REPLAYED = f"""select {EVENT_COLUMNS} from event
+    where session = :number and seq > :after and seq <= :upto and not (
+        span is not null
+        and substr(meta, instr(meta, x'7c') + 1, 2) = x'317c'
+        and (span in (select key from span
+                where session = :number and first > :replay_from and first <= :upto and last > :after
+                and intact(crc, session, key, trace, first, last, agent))
+            or {REPLAY_SKIPS}))
+    order by seq"""
+COUNT_ROWS = "select count(*) from event where session = ? and seq > ? and seq <= ?"
 
+REPLAY_WINDOW_SEQS = 32_768  # bounds the spans that are verified for one page
 MAX_PAGE_ROWS = 256
 SAMPLE_ROWS = 16  # the first read of a page, to learn how large the rows of this session are
 RECORD_EVENT_SUFFIXES = tuple(f"|{type_name}".encode() for type_name in RECORD_EVENT_TYPES)  # of `meta`
@@ -127,23 +140,6 @@ def lease_row(stored: tuple[Any, ...]) -> LeaseRow:
 # lists of sessions
 
 
-def list_name(principal: str | None) -> str:
-    return "all" if principal is None else f"of {principal}"
-
-
-def invitations_name(principal: str) -> str:
-    return f"inviting {principal}"
-
-
-def listing_entries(record: SessionRecord) -> dict[str, int]:
-    entries = {list_name(None): record.active_ms(None)}
-    for principal in record.members:
-        entries[list_name(principal)] = record.active_ms(principal)
-    for principal in record.invited_principals:
-        entries[invitations_name(principal)] = record.active_ms(principal)
-    return entries
-
-
 def read_listing(
     connection: sqlite3.Connection, name: str, after: ListPosition | None, limit: int
 ) -> list[tuple[ListPosition, SessionRecord]]:
@@ -164,14 +160,6 @@ def read_listing(
 
 
 # blobs and spans
-
-
-def has_valid_blob_checksum(name: Any, media_type: Any, data: Any, crc: int) -> bool:
-    if not isinstance(name, str) or not isinstance(data, bytes):
-        return False
-    if sha256(data).hexdigest() != name.rpartition("/")[2]:
-        return False
-    return values_checksum(name, media_type) == crc
 
 
 def has_valid_span_checksum(crc: int, *values: Any) -> bool:
@@ -246,8 +234,8 @@ def select_event_rows(
 
     query = f"""select seq, meta, case when {REPLAY_SKIPS} then null else ifnull(frame, '') end, crc
         from event
-        where session = ? and seq > ? order by seq"""
-    return connection.execute(query, (replay_from, number, after))
+        where session = :number and seq > :after order by seq"""
+    return connection.execute(query, {"number": number, "after": after, "replay_from": replay_from})
 
 
 def read_typed_page(
@@ -314,7 +302,7 @@ def read_page(verifier: RowVerifier, cursor: sqlite3.Cursor, limit_bytes: int) -
     limit_bytes = max(limit_bytes, 1)  # an empty page would mean the end
     try:
         while damage is None and size_bytes < limit_bytes:
-            stored = cursor.fetchmany(min(count, MAX_PAGE_ROWS))
+            stored = cursor.fetchmany(count)
             if not stored:
                 damage = verifier.verify_end()
                 break
@@ -323,9 +311,7 @@ def read_page(verifier: RowVerifier, cursor: sqlite3.Cursor, limit_bytes: int) -
             frames = clip_to_bytes([row[2] for row in verified], size_bytes, limit_bytes)
             rows += verified[: len(frames)]
             size_bytes += sum(map(len, frames))
-            count = MAX_PAGE_ROWS
-            if size_bytes:
-                count = (limit_bytes - size_bytes) * len(rows) // size_bytes + 1
+            count = next_row_count(len(rows), size_bytes, limit_bytes)
     except sqlite3.DatabaseError as error:
         if not is_damage_error(error):
             raise
@@ -334,6 +320,55 @@ def read_page(verifier: RowVerifier, cursor: sqlite3.Cursor, limit_bytes: int) -
     if damage and not rows:
         raise damage
     return Page(rows, verifier.epoch)
+
+
+def read_replayed_page(
+    connection: sqlite3.Connection, verifier: RowVerifier, number: int, replay_from: int, limit_bytes: int
+) -> Page | None:
+    """Return what replay does not leave out after the verifier's position, `limit_bytes` or less.
+
+    The rows that it leaves out are only counted. Return None for anything unusual (damage, a gap):
+    `read_page` finds out what it is.
+    """
+    rows: list[RawRow] = []
+    while not rows and not verifier.is_complete:
+        after = verifier.seq
+        upto = min(after + REPLAY_WINDOW_SEQS, verifier.last)
+        values = {"number": number, "after": after, "upto": upto, "replay_from": replay_from}
+        try:
+            with closing(connection.execute(SELECT_REPLAYED, values)) as cursor:
+                rows, is_clipped = fetch_rows(cursor, max(limit_bytes, 1))
+            if is_clipped:
+                upto = rows[-1][0]
+            row_count = connection.execute(COUNT_ROWS, (number, after, upto)).fetchone()[0]
+        except (sqlite3.DatabaseError, TypeError):  # TypeError: a frame of another type than was written
+            return None
+        if not verifier.verify_replayed(rows, upto, row_count):
+            return None
+    return Page(rows, verifier.epoch)
+
+
+def fetch_rows(cursor: sqlite3.Cursor, limit_bytes: int) -> tuple[list[RawRow], bool]:
+    """Return rows of about `limit_bytes`, not verified, and whether the limit has ended them."""
+    rows: list[RawRow] = []
+    size_bytes = 0
+    count = SAMPLE_ROWS
+    while size_bytes < limit_bytes:
+        stored = cursor.fetchmany(count)
+        if not stored:
+            return rows, False
+        frames = clip_to_bytes([row[2] for row in stored], size_bytes, limit_bytes)
+        rows += stored[: len(frames)]
+        size_bytes += sum(map(len, frames))
+        count = next_row_count(len(rows), size_bytes, limit_bytes)
+    return rows, True
+
+
+def next_row_count(row_count: int, size_bytes: int, limit_bytes: int) -> int:
+    """Return how many rows fill a page, judged by those so far: large rows must not all be in memory."""
+    if not size_bytes:
+        return MAX_PAGE_ROWS
+    return min((limit_bytes - size_bytes) * row_count // size_bytes + 1, MAX_PAGE_ROWS)
 
 
 def read_frame_batch(
@@ -352,7 +387,7 @@ def read_frame_batch(
     try:
         with closing(connection.execute(query, (number, verifier.seq))) as cursor:
             while size_bytes < limit_bytes:
-                stored = cursor.fetchmany(min(count, MAX_PAGE_ROWS))
+                stored = cursor.fetchmany(count)
                 if not stored:
                     break
                 if not verifier.verify_dense(stored):
@@ -363,7 +398,7 @@ def read_frame_batch(
                 parts += with_id_lines(verifier.epoch, seqs, frames)
                 last = seqs[-1]
                 size_bytes += sum(map(len, frames))
-                count = (limit_bytes - size_bytes) * len(parts) // (2 * size_bytes) + 1
+                count = next_row_count(len(parts) // 2, size_bytes, limit_bytes)
     except sqlite3.DatabaseError:
         return None
 
@@ -379,11 +414,3 @@ def clip_to_bytes(frames: list[bytes], size_bytes: int, limit_bytes: int) -> lis
     if size_bytes + sum(sizes) <= limit_bytes:
         return frames
     return frames[: bisect_left(list(accumulate(sizes, initial=size_bytes)), limit_bytes)]
-
-
-def verified_row(record: SessionRecord, stored: RawRow) -> Row:
-    """Return one stored row. Raise `SessionDamaged` if it is not what was written."""
-    rows, damage = RowVerifier(record, stored[0] - 1, None, []).verify([stored])
-    if damage:
-        raise damage
-    return Row(*rows[0])

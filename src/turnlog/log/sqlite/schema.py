@@ -15,7 +15,7 @@ from turnlog.errors import SessionDamaged, StoreError
 from turnlog.log.checksums import values_checksum
 from turnlog.log.records import SessionRecord
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 # `listing` has one row for each list that contains a session (`list_name`): it repeats the session records in
 # the order of lists. `event.type` is set for durable events only, for filters: live events are many. The type
 # that is verified and returned is in `meta`.
@@ -48,8 +48,8 @@ SCHEMA = """
         session text not null, first integer not null, last integer not null, problem text not null);
     create index damage_session on damage (session);
     create table blob (
-        name text primary key, media_type text not null, data blob not null, crc integer not null)
-        without rowid;
+        name text primary key, media_type text not null, data blob not null, private integer not null,
+        crc integer not null) without rowid;
     create table document (
         session text not null, id text not null, type text not null, category text not null,
         body blob not null, version text not null, stored integer not null, crc integer not null,
@@ -62,7 +62,8 @@ SCHEMA = """
     create table lease (
         session text primary key, owner text, process text not null, fence integer not null,
         seen integer not null, wake_at integer, wanted_at integer, wanted_seq integer not null,
-        attempts integer not null, claimed_at integer not null, crc integer not null) without rowid;
+        attempts integer not null, claimed_at integer not null, state text not null, crc integer not null)
+        without rowid;
     create index lease_owner on lease (owner) where owner is not null;
     create index lease_wanted on lease (wanted_at) where wanted_at is not null;
     create index lease_wake on lease (wake_at) where wake_at is not null;
@@ -87,9 +88,12 @@ BOOL_COLUMNS = [index for index, field in enumerate(RECORD_FIELDS) if field.type
 INSERT_RECORD = "insert into session ({}, crc) values ({}, ?)".format(
     ", ".join(RECORD_COLUMNS), ", ".join("?" for _ in RECORD_COLUMNS)
 )
+# Without the name, which is the first column and never changes: a column that is set writes its index again,
+# one more page in every commit.
 UPDATE_RECORD = "update session set {}, crc = ? where id = ?".format(
-    ", ".join(f"{column} = ?" for column in RECORD_COLUMNS)
+    ", ".join(f"{column} = ?" for column in RECORD_COLUMNS[1:])
 )
+RENAME_RECORD = "update session set name = ? where id = ?"  # the repair of a record writes its name too
 RECORD_ROW_COLUMNS = f"id, {', '.join(RECORD_COLUMNS)}, crc"
 
 EVENT_COLUMNS = "seq, meta, frame, crc"
@@ -99,7 +103,7 @@ INSERT_EVENT = """insert into event (session, seq, id, ts, span, type, chain, cr
 INSERT_SPAN = f"insert or replace into span ({SPAN_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?)"
 INSERT_DOCUMENT = "insert or replace into document values (?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_SNAPSHOT = "insert or replace into snapshot values (?, ?, ?, ?, ?, ?, ?)"
-INSERT_LEASE = "insert or replace into lease values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_LEASE = "insert or replace into lease values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 BAD_RECORD = "the session's own record is not what was written"
 
@@ -111,6 +115,12 @@ def encode_record(record: SessionRecord) -> tuple[Any, ...]:
     for index in BOOL_COLUMNS:
         values[index] = int(values[index])
     return tuple(values)
+
+
+def update_values(number: int, record: SessionRecord) -> tuple[Any, ...]:
+    """Return the values of `UPDATE_RECORD`."""
+    values = encode_record(record)
+    return (*values[1:], values_checksum(*values), number)
 
 
 def decode_record(row: tuple[Any, ...]) -> SessionRecord:

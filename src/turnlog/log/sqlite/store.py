@@ -6,8 +6,8 @@ checksum, and rows that do not match are never returned: the loss is recorded, a
 epoch.
 """
 
+import json
 import logging
-import re
 import sqlite3
 import threading
 from collections.abc import Collection, Iterator, Sequence
@@ -18,12 +18,20 @@ from urllib.parse import quote
 
 from turnlog.errors import SessionDamaged, StoreError
 from turnlog.ids import new_epoch
-from turnlog.log.append import apply_to_record
+from turnlog.log.append import HIGHEST_EVENT_ID, apply_to_record, is_timed_id
 from turnlog.log.bell import Bell, RingListener, StopListening
-from turnlog.log.checksums import RowVerifier, parse_durable_count, values_checksum
+from turnlog.log.checksums import (
+    RowVerifier,
+    blob_checksum,
+    has_valid_blob_checksum,
+    parse_durable_count,
+    values_checksum,
+    verified_row,
+)
 from turnlog.log.filter import matches_any_type
 from turnlog.log.jobs import Job, JobOutcome, Snapshot
 from turnlog.log.leases import LeaseRow, Owners
+from turnlog.log.listing import invitations_name, list_name, listing_entries
 from turnlog.log.local_jobs import commit_jobs
 from turnlog.log.records import (
     Blob,
@@ -46,24 +54,20 @@ from turnlog.log.sqlite.queries import (
     durable_count_at,
     has_session,
     has_skippable_spans,
-    has_valid_blob_checksum,
     has_valid_span_checksum,
-    invitations_name,
     is_damage_error,
     lease_row,
-    list_name,
-    listing_entries,
     load_record,
     read_all_records,
     read_frame_batch,
     read_listing,
     read_page,
+    read_replayed_page,
     read_typed_page,
     recorded_damage,
     select_event_rows,
     select_spans_around,
     session_level_payloads,
-    verified_row,
 )
 from turnlog.log.sqlite.schema import (
     EVENT_COLUMNS,
@@ -73,6 +77,7 @@ from turnlog.log.sqlite.schema import (
     INSERT_RECORD,
     INSERT_SNAPSHOT,
     INSERT_SPAN,
+    RENAME_RECORD,
     SCHEMA,
     SCHEMA_VERSION,
     SPAN_COLUMNS,
@@ -80,6 +85,7 @@ from turnlog.log.sqlite.schema import (
     check_schema,
     encode_record,
     has_valid_record_checksum,
+    update_values,
 )
 from turnlog.log.sqlite.watermark import GROW_SLOTS, Watermark, WatermarkFile
 
@@ -87,10 +93,6 @@ log = logging.getLogger("turnlog.log")
 
 READER_RECONCILE_S = 2.0  # how often a reading process reads its sessions, whatever the commit count
 MAX_CACHED_SESSIONS = 10_000  # records that the writer keeps in memory
-HIGHEST_EVENT_ID = "\U0010ffff"  # larger than every id: every id is looked up
-# Ids of `ids.new_id` begin with a time, whose first digit is 0 until the year 2527. Derived ids are hashes: a
-# high one would hide that all timed ids after it are new. So only timed ids are compared with each other.
-is_timed_id = re.compile("evt_0.{7}-.{4}-7", re.DOTALL).match
 MAX_TIMED_ID = "select max(id) from event where session = ? and id glob 'evt_0???????-????-7*'"
 
 
@@ -275,12 +277,13 @@ class SqliteStore:
             self._pending_rows.clear()
 
     def get_record(self, session_id: str) -> SessionRecord | None:
-        if session_id not in self._records:
+        numbered_record = self._records.get(session_id)
+        if numbered_record is None:
             numbered_record = load_record(self._writer_connection, session_id)
             if numbered_record is None:
                 return None
             self._records[session_id] = numbered_record
-        return self._records[session_id][1]
+        return numbered_record[1]
 
     def put_record(self, record: SessionRecord) -> None:
         if self.get_record(record.session_id) is None:
@@ -295,8 +298,7 @@ class SqliteStore:
 
     def _write_record(self, session_id: str) -> None:
         number, record = self._records[session_id]
-        values = encode_record(record)
-        self._writer_connection.execute(UPDATE_RECORD, (*values, values_checksum(*values), number))
+        self._writer_connection.execute(UPDATE_RECORD, update_values(number, record))
         self._update_listing(record)
 
     def _update_listing(self, record: SessionRecord) -> None:
@@ -337,29 +339,35 @@ class SqliteStore:
         return None if stored is None else verified_row(record, stored)
 
     def _load_max_event_id(self, session_id: str) -> str:
-        if session_id not in self._max_event_id:
-            number = self._records[session_id][0]
-            highest = self._writer_connection.execute(MAX_TIMED_ID, (number,)).fetchone()[0]
-            if highest is None:
-                highest = ""
-            elif not isinstance(highest, str):  # a damaged id
-                highest = HIGHEST_EVENT_ID
-            self._max_event_id[session_id] = highest
-        return self._max_event_id[session_id]
+        known = self._max_event_id.get(session_id)
+        if known is not None:
+            return known
+
+        number = self._records[session_id][0]
+        stored = self._writer_connection.execute(MAX_TIMED_ID, (number,)).fetchone()[0]
+        if stored is None:
+            highest = ""
+        elif isinstance(stored, str):
+            highest = stored
+        else:  # a damaged id
+            highest = HIGHEST_EVENT_ID
+        self._max_event_id[session_id] = highest
+        return highest
 
     def insert_rows(
         self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]
     ) -> SessionRecord:
         session_id = record.session_id
-        self.put_record(record)
         number = self._records[session_id][0]
+        self._records[session_id] = (number, record)
+        self._dirty.add(session_id)
+
         highest = self._load_max_event_id(session_id)
+        pending = self._pending_rows
         for row, event_id, ts_ms, chain, span in rows:
             seq, meta, frame, checksum = row
             type_name = None if span else row.type
-            self._pending_rows.append(
-                (number, seq, event_id, ts_ms, span, type_name, chain, checksum, meta, frame)
-            )
+            pending.append((number, seq, event_id, ts_ms, span, type_name, chain, checksum, meta, frame))
             if event_id > highest and is_timed_id(event_id):
                 highest = event_id
 
@@ -384,8 +392,13 @@ class SqliteStore:
         self._writer_connection.execute(INSERT_SPAN, (*values, values_checksum(*values)))
 
     def put_blob(self, name: str, blob: Blob) -> None:
-        values = (name, blob.media_type, blob.data, values_checksum(name, blob.media_type))
-        self._writer_connection.execute("insert or ignore into blob values (?, ?, ?, ?)", values)
+        values = (name, blob.media_type, blob.data, int(blob.is_private))
+        query = "insert or ignore into blob values (?, ?, ?, ?, ?)"
+        self._writer_connection.execute(query, (*values, blob_checksum(*values)))
+
+    def drop_private_blob(self, name: str) -> bool:
+        query = "delete from blob where name = ? and private"
+        return self._writer_connection.execute(query, (name,)).rowcount > 0
 
     def put_document(self, document: Document, ts_ms: int) -> None:
         values = (*document, ts_ms)
@@ -482,6 +495,7 @@ class SqliteStore:
         durable_count = parse_durable_count(meta) or 0
 
         if damage.first < 0:
+            self._writer_connection.execute(RENAME_RECORD, (damage.session_id, number))
             record = self._recover_record(number, damage.session_id, str(record.app), last, durable_count)
         self._records[damage.session_id] = (number, record)
         self.put_record(
@@ -552,11 +566,22 @@ class SqliteStore:
                 return Page()
 
             number, record = numbered_record
+            if after == record.last:
+                return Page((), record.epoch)
+
+            damages = recorded_damage(reader, session_id)
+            # Where rows were pruned, their number says nothing.
+            if replay_from is not None and record.pruned_through <= after:
+                fast_verifier = RowVerifier(record, after, None, damages)
+                page = read_replayed_page(reader, fast_verifier, number, replay_from, limit_bytes)
+                if page is not None:
+                    return page
+
             verifier = RowVerifier(
                 record,
                 after,
                 durable_count_at(reader, number, session_id, after),
-                recorded_damage(reader, session_id),
+                damages,
                 allow_skipped=replay_from is not None,
             )
             # An open cursor would keep its view of the database.
@@ -656,21 +681,22 @@ class SqliteStore:
             return [row[0] for row in self._reader_connection().execute(query)]
 
     def blob(self, name: str) -> Blob | None:
-        query = "select media_type, data, crc from blob where name = ?"
+        query = "select media_type, data, private, crc from blob where name = ?"
         with translate_errors():
             row = self._reader_connection().execute(query, (name,)).fetchone()
         if row is None:
             return None
-        media_type, data, crc = row
-        if not has_valid_blob_checksum(name, media_type, data, crc):
+        media_type, data, private, crc = row
+        if not has_valid_blob_checksum(name, media_type, data, private, crc):
             raise StoreError(f"the blob {name[-16:]} is not what was written")
-        return Blob(media_type, data)
+        return Blob(media_type, data, bool(private))
 
-    def blob_names(self, session_id: str) -> list[str]:
+    def blob_names(self, session_id: str, is_private: bool) -> list[str]:
         # "0" follows "/" in ASCII, and no session id contains either.
-        query = "select name from blob where name >= ? and name < ? order by name"
+        query = "select name from blob where name >= ? and name < ? and private = ? order by name"
+        values = (f"{session_id}/", f"{session_id}0", int(is_private))
         with translate_errors():
-            rows = self._reader_connection().execute(query, (f"{session_id}/", f"{session_id}0")).fetchall()
+            rows = self._reader_connection().execute(query, values).fetchall()
         return [row[0] for row in rows]
 
     def documents(
@@ -701,6 +727,20 @@ class SqliteStore:
             stored = self._reader_connection().execute(query, (session_id,)).fetchone()
         row = lease_row(stored) if stored else None
         return row.owner if row is not None and self.owners.is_alive(row) else None
+
+    def lease_states(self, session_ids: Sequence[str]) -> dict[str, str]:
+        query = "select * from lease where session in (select value from json_each(?))"
+        with translate_errors():
+            names = json.dumps(list(session_ids))
+            rows = [lease_row(stored) for stored in self._reader_connection().execute(query, (names,))]
+        return {row.session_id: row.state for row in rows}
+
+    def next_wake_ms(self, after_ms: int) -> int | None:
+        # `+owner` leaves the choice to the index of times: few leases have one.
+        query = "select min(wake_at) from lease where wake_at > ? and +owner is null"
+        with translate_errors():
+            wake_at_ms: int | None = self._reader_connection().execute(query, (after_ms,)).fetchone()[0]
+        return wake_at_ms
 
     def damages(self) -> list[Damage]:
         with translate_errors():

@@ -11,15 +11,19 @@ from contextlib import closing, suppress
 
 from turnlog.errors import InvalidEvent, SessionDamaged
 from turnlog.events import CATALOG, decode_envelope
-from turnlog.log.checksums import RowVerifier, broken_chain_seqs, values_checksum
+from turnlog.log.checksums import (
+    RowVerifier,
+    broken_chain_seqs,
+    has_valid_blob_checksum,
+    values_checksum,
+)
+from turnlog.log.listing import listing_entries
 from turnlog.log.records import LISTING_STEP_MS, Damage, Row, SessionRecord, envelope_json
 from turnlog.log.spans import live_event_span
 from turnlog.log.sqlite.queries import (
     MAX_PAGE_ROWS,
     SELECT_SPANS,
-    has_valid_blob_checksum,
     is_damage_error,
-    listing_entries,
     read_all_records,
     read_record_rows,
     recorded_damage,
@@ -132,8 +136,8 @@ def verify_derived(reader: sqlite3.Connection) -> Iterator[Damage]:
             if values_checksum(*values) != crc:
                 yield Damage(str(values[0]), -1, -1, problem)
 
-    for name, media_type, data, crc in reader.execute("select name, media_type, data, crc from blob"):
-        if not has_valid_blob_checksum(name, media_type, data, crc):
+    for name, *values in reader.execute("select name, media_type, data, private, crc from blob"):
+        if not has_valid_blob_checksum(name, *values):
             yield Damage(str(name).partition("/")[0], -1, -1, BAD_DERIVED)
 
 

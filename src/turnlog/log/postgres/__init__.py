@@ -1,0 +1,1 @@
+"""The store behind `postgresql://`: any number of processes on any number of machines share its sessions."""

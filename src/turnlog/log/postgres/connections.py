@@ -1,0 +1,196 @@
+"""Connections to a PostgreSQL: how they are opened, which errors mean that the engine is away, and text.
+
+A connection goes to the one host of the URL that accepts writes. Errors are of three kinds. The engine is
+away, or another transaction was preferred: the caller repeats its work (`EngineAway`). A value cannot be
+stored: the job with the value fails (`CallerError`). Everything else is a `StoreError`.
+
+Text of PostgreSQL cannot contain NUL. It is written as U+0001 and "0", and U+0001 as U+0001 and "1".
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+from psycopg.abc import Buffer
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.string import StrBinaryDumper, TextBinaryLoader
+
+from turnlog.errors import CallerError, StoreError
+
+T = TypeVar("T")
+Connection = psycopg.Connection[Any]
+Query = LiteralString
+
+log = logging.getLogger("turnlog.log")
+
+CONNECT_DEFAULTS = {  # a part of the URL wins
+    "application_name": "turnlog",
+    "connect_timeout": "5",
+    "target_session_attrs": "read-write",
+    # A host that has vanished is noticed after about 11 s. Nothing is cancelled: the engine may commit.
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "15000",
+}
+# A paused writer holds its row locks no longer than this. Acknowledged means durable, whatever the default
+# of the database is.
+SESSION_SETUP = """
+    set search_path to turnlog;
+    set idle_in_transaction_session_timeout = '3s';
+    set statement_timeout = 0;
+    set lock_timeout = 0;
+    select set_config('synchronous_commit', 'on', false)
+        where current_setting('synchronous_commit') in ('off', 'local');
+    """
+LOST_QUORUM_NOTICE = "canceling wait for synchronous replication"
+
+# Classes of SQLSTATE after which the same work may succeed: connection, transaction state (read-only after a
+# failover, idle too long), resources, shutdown.
+RETRY_CLASSES = ("08", "25", "53", "57")
+ROLLBACK_CLASS = "40"  # a deadlock, or a serialization failure
+FIRST_PAUSE_S = 0.02
+MAX_PAUSE_S = 0.5
+PATIENCE_S = 60.0  # how long work is repeated while the engine is away: longer than a failover
+
+
+class EngineAway(StoreError):
+    """The engine cannot be reached, or has not said whether it has committed. The work may be repeated."""
+
+
+class LostRace(EngineAway):
+    """Another transaction was preferred. The connection is good, and the work may be repeated at once."""
+
+
+class EscapedTextDumper(StrBinaryDumper):
+    """Writes `str` as text without NUL."""
+
+    def dump(self, obj: str) -> Buffer | None:
+        if "\0" in obj or "\1" in obj:
+            obj = obj.replace("\1", "\0011").replace("\0", "\0010")
+        return super().dump(obj)
+
+
+class EscapedTextLoader(TextBinaryLoader):
+    """Reads text that `EscapedTextDumper` has written."""
+
+    def load(self, data: Buffer) -> bytes | str:
+        text = super().load(data)
+        if isinstance(text, str) and "\1" in text:
+            text = text.replace("\0010", "\0").replace("\0011", "\1")
+        return text
+
+
+def connect(url: str) -> Connection:
+    """Open a connection to the writable host of a URL. Raise `EngineAway` or `StoreError`."""
+    with translate_engine_errors():
+        given = conninfo_to_dict(url)
+        defaults = {name: value for name, value in CONNECT_DEFAULTS.items() if name not in given}
+        connection = psycopg.connect(make_conninfo(url, **defaults), autocommit=True)
+        try:
+            connection.adapters.register_dumper(str, EscapedTextDumper)
+            connection.adapters.register_loader("text", EscapedTextLoader)
+            connection.execute(SESSION_SETUP)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+@contextmanager
+def translate_engine_errors() -> Iterator[None]:
+    """Raise errors of psycopg as `EngineAway`, `CallerError` or `StoreError`."""
+    try:
+        yield
+    except psycopg.Error as error:
+        text = str(error).strip().partition("\n")[0]
+        if (error.sqlstate or "")[:2] == ROLLBACK_CLASS:
+            raise LostRace(f"PostgreSQL has rolled back: {text}") from error
+        if is_retriable(error):
+            raise EngineAway(f"PostgreSQL cannot be used: {text}") from error
+        if isinstance(error, psycopg.DataError):
+            raise CallerError(f"this cannot be stored: {text}") from error
+        raise StoreError(f"the log cannot be used: {text}") from error
+
+
+def is_retriable(error: psycopg.Error) -> bool:
+    if isinstance(error, psycopg.InterfaceError):
+        return True
+    if error.sqlstate is None:  # no answer of the server: the connection is lost, or there was none
+        return isinstance(error, psycopg.OperationalError)
+    return error.sqlstate[:2] in RETRY_CLASSES
+
+
+class EngineLink:
+    """One connection that is opened on demand, and again after it was lost.
+
+    `on_connect` gets each new connection before it is used. One thread uses the link at a time.
+    """
+
+    def __init__(self, url: str, on_connect: Callable[[Connection], None] = lambda _: None) -> None:
+        self._url = url
+        self._on_connect = on_connect
+        self._connection: Connection | None = None
+        self._has_lost_quorum = False
+
+    def open(self) -> Connection:
+        if self._connection is not None and self._connection.closed:
+            self.drop()
+        if self._connection is None:
+            connection = connect(self._url)
+            connection.add_notice_handler(self._on_notice)
+            try:
+                self._on_connect(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
+        if LOST_QUORUM_NOTICE in (notice.message_primary or ""):
+            self._has_lost_quorum = True
+
+    def check_quorum(self) -> None:
+        """Raise `EngineAway` if a commit since the last call did not reach the standbys."""
+        if self._has_lost_quorum:
+            self._has_lost_quorum = False
+            raise EngineAway("the commit was not replicated: the engine cancelled the wait for a standby")
+
+
+class Patience:
+    """Repeats work while the engine is away, until a time has passed or `stop` is set."""
+
+    def __init__(self, patience_s: float, stop: threading.Event) -> None:
+        self._patience_s = patience_s
+        self._stop = stop
+
+    def repeat(self, work: Callable[[], T], on_failure: Callable[[EngineAway], None]) -> T:
+        """Run work until it succeeds. `on_failure` is called before each repetition.
+
+        Raise the last `EngineAway` when the time is over.
+        """
+        deadline_s: float | None = None
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                return work()
+            except EngineAway as error:
+                on_failure(error)
+                now_s = time.monotonic()
+                if deadline_s is None:
+                    deadline_s = now_s + self._patience_s
+                    if not isinstance(error, LostRace):
+                        log.warning("%s; trying again for %d s", error, self._patience_s)
+                if now_s >= deadline_s or self._stop.wait(pause_s):
+                    raise
+                pause_s = min(2 * pause_s, MAX_PAUSE_S)

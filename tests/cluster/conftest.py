@@ -1,0 +1,27 @@
+"""One server for the tests of this folder that do not kill it, emptied before each test."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.faulty_proxy import FaultyProxy
+from tests.support.postgres_server import PostgresServer, empty_log, running_server
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[PostgresServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: PostgresServer) -> PostgresServer:
+    empty_log(running)
+    return running
+
+
+@pytest.fixture
+def proxy(server: PostgresServer) -> Iterator[FaultyProxy]:
+    proxy = FaultyProxy(server.port)
+    yield proxy
+    proxy.close()
