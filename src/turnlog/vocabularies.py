@@ -8,9 +8,13 @@ the server or the command line, takes them from here and hands them on. An optio
 from turnlog.events import CORE, Catalog
 from turnlog.team.events import TEAM
 from turnlog.team.office import EARLIER_TYPES, Office, encode_heartbeat
+from turnlog.wire.dialects.framing import Framing
 from turnlog.wire.dialects.registry import CORE_DIALECTS, DialectDefinition, DialectRegistry
+from turnlog.wire.durable_streams.events import STREAM
 
-VOCABULARIES = (CORE, TEAM)
+VOCABULARIES = (CORE, TEAM, STREAM)
 FULL_CATALOG = Catalog(*VOCABULARIES)
-OFFICE = DialectDefinition(Office, encode_heartbeat, EARLIER_TYPES, has_dense_ids=True)
+OFFICE = DialectDefinition(
+    Office, Framing(encode_heartbeat=encode_heartbeat), EARLIER_TYPES, has_dense_ids=True
+)
 DIALECTS = DialectRegistry({**CORE_DIALECTS, "office": OFFICE})

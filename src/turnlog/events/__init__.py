@@ -7,7 +7,16 @@ the optional ones of the package. Each family module lists its classes once, in 
 """
 
 from turnlog.events import agent, assistant, block, parse, process, tool, ui
-from turnlog.events.agent import AgentEnd, AgentHandoff, AgentStart, AgentUsage, ContextCompact, Cost, Usage
+from turnlog.events.agent import (
+    AgentCheckpoint,
+    AgentEnd,
+    AgentHandoff,
+    AgentStart,
+    AgentUsage,
+    ContextCompact,
+    Cost,
+    Usage,
+)
 from turnlog.events.assistant import (
     AssistantBlock,
     AssistantFiles,
@@ -77,6 +86,7 @@ __all__ = [
     "CATALOG",
     "CORE",
     "Action",
+    "AgentCheckpoint",
     "AgentEnd",
     "AgentHandoff",
     "AgentStart",

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from turnlog.events.assistant import File
 from turnlog.events.block import Interruption
-from turnlog.events.content import PromptPart
+from turnlog.events.content import PromptPart, SizeBytes
 from turnlog.events.payload import (
     MAX_COUNT,
     SYSTEM_ORIGINS,
@@ -87,6 +87,27 @@ class Cost(Record, frozen=True, kw_only=True):
             output_cost=add_costs(self.output_cost, other.output_cost),
             cache_read_cost=add_costs(self.cache_read_cost, other.cache_read_cost),
             cache_write_cost=add_costs(self.cache_write_cost, other.cache_write_cost),
+        )
+
+
+class CompletionTotals(Record, frozen=True, kw_only=True):
+    """The sum of an agent's completions. The cost is None once that of one completion is unknown."""
+
+    steps: Count = 0
+    usage: Usage | None = None
+    cost: Cost | None = None
+    has_known_cost: bool = True
+
+    def add(self, usage: Usage, cost: Cost | None) -> "CompletionTotals":
+        has_known_cost = self.has_known_cost and cost is not None
+        total_cost = None
+        if cost is not None and has_known_cost:
+            total_cost = cost if self.cost is None else self.cost + cost
+        return CompletionTotals(
+            steps=add_counts(self.steps, 1),
+            usage=usage if self.usage is None else self.usage + usage,
+            cost=total_cost,
+            has_known_cost=has_known_cost,
         )
 
 
@@ -183,4 +204,27 @@ class ContextCompact(Payload, frozen=True, kw_only=True):
     tokens_after: Count | None = None
 
 
-EVENTS = (AgentStart, AgentEnd, AgentHandoff, AgentUsage, ContextCompact)
+class AgentCheckpoint(Payload, frozen=True, kw_only=True):
+    """A runtime stored what only it can read, to go on later. The content is a private blob: no member of the
+    session can fetch it."""
+
+    TYPE: ClassVar = "agent.checkpoint"
+    ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
+    EXAMPLE: ClassVar = {
+        "source": "pydantic_ai",
+        "version": "2.66.0",
+        "blob": "sess_1/private-7d1f0c52a9e84b63b0c4d6a1f2e39587",
+        "paused": True,
+        "size_bytes": 2914,
+    }
+
+    source: Annotated[Name, Meta(description="The framework that can read the content.")]
+    version: Annotated[Name, Meta(description="The version of the framework or of its format.")]
+    blob: Annotated[OpaqueId, Meta(description="The name of the private blob, of the same session.")]
+    paused: Annotated[
+        bool, Meta(description="True: the agent waits, and its calls that have not begun wait with it.")
+    ] = False
+    size_bytes: SizeBytes = None
+
+
+EVENTS = (AgentStart, AgentEnd, AgentHandoff, AgentUsage, ContextCompact, AgentCheckpoint)

@@ -33,7 +33,7 @@ class BlockStart(Payload, frozen=True, kw_only=True):
     tool: Name | None = None
 
 
-class BlockDelta(Payload, frozen=True, kw_only=True):
+class BlockDelta(Payload, frozen=True, kw_only=True, gc=False):
     """A piece of an open block, emitted as it arrives."""
 
     TYPE: ClassVar = "block.delta"

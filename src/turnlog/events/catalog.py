@@ -18,12 +18,13 @@ from turnlog.errors import CallerError, InvalidEvent, UnknownType, quote
 from turnlog.events.assistant import AssistantView
 from turnlog.events.envelope import Entry, Envelope, Event, Scope, UnknownPayload
 from turnlog.events.names import check_names
-from turnlog.events.payload import ANY_ORIGIN, EventId, Origin, Origins, Payload
+from turnlog.events.payload import ANY_ORIGIN, EVENT_ID_PATTERN, Origin, Origins, Payload
 from turnlog.events.strict_json import MAX_JSON_DEPTH, exceeds_depth, one_line, split_validation_error
 from turnlog.events.tool import ToolResult, find_contradiction
 
 MAX_PAYLOAD_DEPTH = 2 * MAX_JSON_DEPTH  # validated input plus the payload that wraps it
 _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?")
+_is_event_id = re.compile(EVENT_ID_PATTERN).match
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -334,12 +335,10 @@ def decode_for_append(event_type: EventType, body: bytes) -> Payload:
 APPEND_CHECKS: Mapping[type[Payload], Callable[[Any], str | None]] = {ToolResult: find_contradiction}
 
 
-def check_id_and_scope(event_id: str, scope: Scope) -> None:
-    try:
-        msgspec.convert(event_id, EventId)
-    except msgspec.ValidationError:
+def check_id_and_scope(event_id: object, scope: Scope) -> None:
+    if not isinstance(event_id, str) or not _is_event_id(event_id):
         form = "`evt_` and 1 to 64 of A-Z a-z 0-9 _ -"
-        raise InvalidEvent(f"expected {form}, got {quote(event_id)}", "$.id") from None
+        raise InvalidEvent(f"expected {form}, got {quote(event_id)}", "$.id")
     check_scope(scope)
 
 

@@ -38,7 +38,8 @@ Name = Annotated[
     str, Meta(min_length=1, max_length=MAX_NAME_BYTES, pattern=r"^[^\u0000-\u001f\u007f]+$(?!\n)")
 ]
 OpaqueId = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_BYTES, pattern=r"^[\u0021-\u007e]+$(?!\n)")]
-EventId = Annotated[str, Meta(pattern=r"^evt_[A-Za-z0-9_-]{1,64}$(?!\n)")]
+EVENT_ID_PATTERN = r"^evt_[A-Za-z0-9_-]{1,64}$(?!\n)"
+EventId = Annotated[str, Meta(pattern=EVENT_ID_PATTERN)]
 SessionId = Annotated[str, Meta(pattern=r"^sess_[A-Za-z0-9_-]{1,64}$(?!\n)")]
 Role = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$(?!\n)")]  # also the name of a channel
 TraceId = Annotated[str, Meta(pattern=r"^tr_[A-Za-z0-9_-]{1,64}$(?!\n)")]

@@ -10,7 +10,7 @@ ProcessKind = Literal["server", "model"]
 
 
 class ProcessStart(Payload, frozen=True, kw_only=True):
-    """A model process or the server started. After a restart the server appends it to every open session."""
+    """A model process started, or a server took over the session. `node` tells servers apart."""
 
     TYPE: ClassVar = "process.start"
     ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS
@@ -20,6 +20,7 @@ class ProcessStart(Payload, frozen=True, kw_only=True):
     pid: Count
     model: Name | None = None
     demo_mode: bool = False
+    node: Name | None = None
 
 
 class ProcessEnd(Payload, frozen=True, kw_only=True):

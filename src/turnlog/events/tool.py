@@ -20,7 +20,7 @@ from turnlog.events.payload import (
 
 ARGS_HASH_DIGITS = 32  # 128 bits: an approval holds for these arguments only
 
-ExecutorKind = Literal["backend", "frontend", "provider", "remote"]
+ExecutorKind = Literal["backend", "frontend", "provider", "remote", "runtime"]
 Extra = Annotated[
     dict[str, Any] | None,
     Meta(description="Other fields of the provider's block; they are sent back unchanged."),
@@ -33,8 +33,9 @@ def hash_args(args: dict[str, Any]) -> str:
 
 
 class ToolCall(Payload, frozen=True, kw_only=True):
-    """The model called a tool. `executor` is where it runs: in this process, in the page, at the provider, or
-    in a remote process that follows the session and appends the result."""
+    """The model called a tool. `executor` is where it runs: in this process, in the page, at the provider, in
+    a remote process that follows the session and appends the result, or in the runtime of the agent itself,
+    such as another framework."""
 
     TYPE: ClassVar = "tool.call"
     ORIGINS: ClassVar[Origins] = frozenset({"model", "app", "system"})

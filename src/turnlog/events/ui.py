@@ -2,9 +2,10 @@
 
 from typing import Annotated, Any, ClassVar
 
-from msgspec import Meta
+from msgspec import Meta, ValidationError, json
 
 from turnlog.events.content import PromptPart
+from turnlog.events.json_schema import find_schema_error
 from turnlog.events.payload import (
     UI_ORIGINS,
     AgentId,
@@ -17,6 +18,25 @@ from turnlog.events.payload import (
     Record,
     TraceId,
 )
+
+MAX_CLIENT_TOOLS = 64  # more than a page has; each is sent to the model with every request
+MAX_TOOL_SCHEMA_BYTES = 16 * 1024
+
+
+class ClientTool(Record, frozen=True, kw_only=True):
+    """A tool that the page of a message runs itself. `parameters` is the JSON schema of its arguments."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
+    description: Annotated[str, Meta(max_length=4096)] = ""
+    parameters: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        error = find_schema_error(self.parameters)
+        if error is None and len(json.encode(self.parameters)) > MAX_TOOL_SCHEMA_BYTES:
+            error = f"expected a schema of at most {MAX_TOOL_SCHEMA_BYTES} bytes", "$"
+        if error is not None:
+            sentence, path = error
+            raise ValidationError(f"{sentence} - at `$.parameters{path[1:]}`")
 
 
 class UiMessage(Payload, frozen=True, kw_only=True):
@@ -47,6 +67,10 @@ class UiMessage(Payload, frozen=True, kw_only=True):
         ConversationId | None,
         Meta(description="The id that the client gave the conversation; it counts before the first agent."),
     ] = None
+    tools: Annotated[
+        Annotated[tuple[ClientTool, ...], Meta(max_length=MAX_CLIENT_TOOLS)],
+        Meta(description="Tools of the page, for the agents that answer this turn; the page answers them."),
+    ] = ()
 
 
 class FormSubmit(Record, frozen=True, kw_only=True, tag_field="kind", tag="form.submit"):

@@ -78,7 +78,11 @@ def to_json_object(data: Any) -> dict[str, Any] | None:
 
 def sanitize_record(record: R) -> R | None:
     """Return a record with lone surrogates replaced; None if it is not valid."""
-    sanitized: R | None = convert_or_none(to_json_object(msgspec.to_builtins(record)), type(record))
+    try:
+        fields = msgspec.to_builtins(record)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    sanitized: R | None = convert_or_none(to_json_object(fields), type(record))
     return sanitized
 
 

@@ -2,17 +2,18 @@
 
 Input: a `Tree`, a stop reason and a message for people. Output: events that are not yet built, children
 before their parents. Their ids derive from what they close, so two recoveries write the same event once.
+`build_interruption_events` closes only what a process was doing, so that the next one can continue the turn.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from hashlib import sha256
 from typing import Literal
 
 from msgspec import structs
 
-from turnlog.events import BlockEnd, EventDraft, ToolCall, ToolResult
+from turnlog.events import BlockEnd, BlockRetract, EventDraft, ToolCall, ToolResult
 from turnlog.events.agent import StopReason
-from turnlog.state.tree import Invocation, Tree
+from turnlog.state.tree import Invocation, OpenCall, Tree
 
 # The reason that people read. `error` here is a process that ended, never a model that failed.
 INTERRUPTION_REASONS: dict[StopReason, Literal["stopped", "timeout", "interrupted"]] = {
@@ -27,29 +28,66 @@ def closing_id(kind: str, key: str) -> str:
     return "evt_" + sha256(f"{kind}:{key}".encode()).hexdigest()[:40]
 
 
+INTERRUPTED = "interrupted"  # the reason of a retraction: its process ended before the message was complete
+
+
+def build_interruption_events(
+    tree: Tree, is_interrupted: Callable[[Invocation, OpenCall], bool], message: str
+) -> list[EventDraft]:
+    """Return the events after which another process can continue all turns: their agents stay open.
+
+    Completions that are not complete are retracted. Calls that `is_interrupted` selects are cancelled.
+    """
+    events: list[EventDraft] = []
+    for agent_id, invocation in reversed(tree.open.items()):
+        events += _close_blocks(invocation, "error")
+        block_ids = tuple(invocation.step_blocks)
+        if block_ids:
+            retract_id = closing_id("retract", f"{agent_id}:{block_ids[-1]}")
+            retraction = BlockRetract(block_ids=block_ids, reason=INTERRUPTED)
+            events.append(EventDraft(retraction, invocation.scope, "system", retract_id))
+        for call in invocation.calls.values():
+            if call.call.block_id not in block_ids and is_interrupted(invocation, call):
+                # The agent continues, and its model may use the id of a call again in a later step.
+                key = f"{agent_id}:{call.call.call_id}:{invocation.steps}"
+                result = ToolResult.cancelled(call.call, message)
+                events.append(EventDraft(result, invocation.scope, "system", closing_id("call", key)))
+    return events
+
+
 def build_closing_events(
-    tree: Tree, reason: StopReason, message: str, *, keep_waiting: bool
+    tree: Tree, reason: StopReason, message: str, *, keep_waiting: bool, kept_agents: Collection[str] = ()
 ) -> list[EventDraft]:
     """Return the events that close what is open. With `keep_waiting`, agents that wait stay open.
 
-    A caller that only waits for agents that stay open stays open too. Its other open calls are answered.
+    `kept_agents` stay open, too. A caller that only waits for agents that stay open stays open as well. Its
+    other open calls are answered. The agents of a paused runtime stay open with all their calls: the runtime
+    runs them when it goes on.
     """
     closing_events: list[EventDraft] = []
-    agents_kept_open: set[str] = set()
+    agents_kept_open = tree.paused_agents() if keep_waiting else set()
+    paused_agents = frozenset(agents_kept_open)
     children = tree.children_by_call()
 
     # A child starts after its parent, so the reverse order closes children first.
     for agent_id, invocation in reversed(tree.open.items()):
-        waiting_calls: set[str] = set()
-        if keep_waiting:
-            for call_id, call in invocation.calls.items():
-                if call.is_waiting or children.get((agent_id, call_id)) in agents_kept_open:
-                    waiting_calls.add(call_id)
+        if agent_id in kept_agents:
+            agents_kept_open.add(agent_id)
+            continue
+        if agent_id in paused_agents:
+            closing_events += _close_blocks(invocation, reason)
+            continue
 
         calls_kept_open: set[str] = set()
-        if waiting_calls:
+        if keep_waiting:
+            children_kept = {
+                call_id
+                for (parent, call_id), key in children.items()
+                if parent == agent_id and key in agents_kept_open
+            }
+            calls_kept_open = _calls_kept_open(invocation, children_kept)
+        if calls_kept_open:
             agents_kept_open.add(agent_id)
-            calls_kept_open = waiting_calls | _calls_that_follow(invocation)
 
         closing_events += _close_blocks(invocation, reason)
         for call_id, call in invocation.calls.items():
@@ -62,12 +100,19 @@ def build_closing_events(
     return list({event.id: event for event in closing_events}.values())
 
 
-def _calls_that_follow(invocation: Invocation) -> set[str]:
-    return {
+def _calls_kept_open(invocation: Invocation, children_kept: Collection[str | None]) -> set[str]:
+    """Return the calls that wait, and if there are any, those that follow them."""
+    waiting = {
+        call_id for call_id, call in invocation.calls.items() if call.is_waiting or call_id in children_kept
+    }
+    if not waiting:
+        return waiting
+    following = {
         call_id
         for call_id, call in invocation.calls.items()
         if call.is_pending_handoff or call.call.executor == "provider"
     }
+    return waiting | following
 
 
 def _close_blocks(invocation: Invocation, reason: StopReason) -> Iterator[EventDraft]:

@@ -1,8 +1,8 @@
 """What is open in a session, as JSON values: for panels, the API and `turnlog state`.
 
 Input: a `Tree`, nothing else. `waits_for` names the party that must act on a call: the `page`, a person who
-gives an `approval`, another process (`remote`), the `agent` that the call started, the `provider`, or this
-process (`backend`), which also runs what precedes a question to the page.
+gives an `approval`, another process (`remote`), the `agent` that the call started, the `provider`, the
+`runtime` of the agent, or this process (`backend`), which also runs what precedes a question to the page.
 """
 
 from typing import Any

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from turnlog.events import (
+    AgentCheckpoint,
     AgentEnd,
     AgentHandoff,
     AgentStart,
@@ -37,8 +38,8 @@ from turnlog.events import (
     UnknownPayload,
     Usage,
 )
-from turnlog.events.agent import StopReason, strip_agent_prefix
-from turnlog.events.ui import Stop
+from turnlog.events.agent import CompletionTotals, StopReason, strip_agent_prefix
+from turnlog.events.ui import ClientTool, Stop
 from turnlog.state.channels import ChannelFilter, is_channel_visible
 from turnlog.state.descriptions import is_page_event
 
@@ -50,7 +51,8 @@ class OpenCall:
     """A call without a result.
 
     `is_message_complete` is False while the model may still add calls to the same message. Members with one
-    of `roles` may answer the call; without roles every member may.
+    of `roles` may answer the call; without roles every member may. `answer_seq` is the event that let a
+    backend tool run: an approval, or the `input` that the tool asked for. It is -1 if there was none.
     """
 
     call: ToolCall
@@ -59,6 +61,8 @@ class OpenCall:
     approval_request: ApprovalRequest | None = None
     is_denied: bool = False
     roles: tuple[str, ...] = ()
+    answer_seq: int = -1
+    input: UiAction | None = None
 
     @property
     def is_waiting(self) -> bool:
@@ -74,18 +78,27 @@ class OpenCall:
 
 @dataclass(slots=True)
 class Invocation:
-    """An agent that has started and not ended."""
+    """An agent that has started and not ended.
+
+    `step_blocks` are the blocks of a completion that is not complete yet, open or ended. `answer_seq` is the
+    last event that answered a call which waited; -1 without one.
+    `is_paused` says that its runtime has stored a checkpoint and stopped: its calls, and those of the agents
+    that it started, are held until the runtime goes on.
+    """
 
     start: AgentStart
     scope: Scope
     calls: dict[str, OpenCall] = field(default_factory=dict)
     blocks: dict[str, list[str]] = field(default_factory=dict)
+    step_blocks: list[str] = field(default_factory=list)
+    answer_seq: int = -1
     steps: int = 0
     usage: Usage | None = None
     cost: Cost | None = None
     has_known_cost: bool = True
     files: tuple[File, ...] = ()
     stop_requested: bool = False
+    is_paused: bool = False
 
     @property
     def agent_id(self) -> str:
@@ -96,17 +109,19 @@ class Invocation:
         """Return the open calls that the provider does not answer itself."""
         return {key: call for key, call in self.calls.items() if call.call.executor != "provider"}
 
+    @property
+    def totals(self) -> CompletionTotals:
+        return CompletionTotals(
+            steps=self.steps, usage=self.usage, cost=self.cost, has_known_cost=self.has_known_cost
+        )
+
     def add_usage(self, usage: Usage, cost: Cost | None) -> None:
         """Add one completion. The total cost is None once the cost of one completion is unknown."""
-        self.steps += 1
-        self.usage = usage if self.usage is None else self.usage + usage
-
-        if cost is None:
-            self.has_known_cost = False
-        if cost is None or not self.has_known_cost:
-            self.cost = None
-        else:
-            self.cost = cost if self.cost is None else self.cost + cost
+        totals = self.totals.add(usage, cost)
+        self.steps = totals.steps
+        self.usage = totals.usage
+        self.cost = totals.cost
+        self.has_known_cost = totals.has_known_cost
 
     def build_end(self, reason: StopReason, result: str | None = None) -> AgentEnd:
         return AgentEnd(
@@ -130,7 +145,8 @@ class QueuedTurn(NamedTuple):
 class Tree:
     """Everything that is open in a session, and the roles of its members by principal.
 
-    `actors` has the last person who acted in each open turn. `agent_counts` has the number of agents that
+    `actors` has the last person who acted in each open turn, `client_tools` the tools that the last message
+    of a turn brought. `agent_counts` has the number of agents that
     started in each open turn, `handoff_counts` how many of them a hand-off started. `conversations` has the
     id of each channel's conversation, `resumed_conversations` those of called agents that resumed another.
     """
@@ -142,6 +158,7 @@ class Tree:
     server_process: ProcessStart | None = None
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
     actors: dict[str, str] = field(default_factory=dict)
+    client_tools: dict[str, tuple[ClientTool, ...]] = field(default_factory=dict)
     agent_counts: dict[str, int] = field(default_factory=dict)
     handoff_counts: dict[str, int] = field(default_factory=dict)
     conversations: dict[str, str] = field(default_factory=dict)  # "" is no channel
@@ -154,7 +171,7 @@ class Tree:
         if reduce_invocation is not None:
             invocation = self.open.get(envelope.agent_id or "")
             if invocation is not None:
-                reduce_invocation(invocation, payload)
+                reduce_invocation(invocation, payload, envelope.seq)
             return
 
         reduce_tree = REDUCERS.get(type(payload))
@@ -171,10 +188,27 @@ class Tree:
         """Return the open agents by the caller's id and the call's id."""
         return {(agent.start.parent_id, agent.start.call_id): key for key, agent in self.open.items()}
 
+    def paused_agents(self) -> set[str]:
+        """Return the agents whose runtime is paused because a call of one of them waits.
+
+        A runtime goes on when all calls are answered that it waited for.
+        """
+        paused_root_by_agent: dict[str, str] = {}
+        waiting_roots: set[str] = set()
+        for agent_id, invocation in self.open.items():
+            root = paused_root_by_agent.get(invocation.start.parent_id or "")
+            if root is None and invocation.is_paused:
+                root = agent_id
+            if root is not None:
+                paused_root_by_agent[agent_id] = root
+                if any(call.is_waiting for call in invocation.calls.values()):
+                    waiting_roots.add(root)
+        return {agent_id for agent_id, root in paused_root_by_agent.items() if root in waiting_roots}
+
     def waiting_agents(self) -> set[str]:
         """Return the agents that can only wait for the page, themselves or through their children."""
         children = self.children_by_call()
-        waiting: set[str] = set()
+        waiting = self.paused_agents()
 
         # A child starts after its parent, so the reverse order decides children first.
         for agent_id, invocation in reversed(self.open.items()):
@@ -240,6 +274,8 @@ def _message(tree: Tree, envelope: Envelope, payload: UiMessage | UiAction) -> N
     trace = envelope.trace_id
     if trace and envelope.actor:
         tree.actors[trace] = envelope.actor
+    if trace and isinstance(payload, UiMessage) and payload.tools:
+        tree.client_tools[trace] = payload.tools
     if trace and not tree.is_running(trace):
         tree.queued_turns[trace] = QueuedTurn(payload, scope_without_actor(envelope))
 
@@ -255,6 +291,10 @@ def _page_event(tree: Tree, envelope: Envelope) -> None:
 def _action(tree: Tree, envelope: Envelope, payload: UiAction) -> None:
     call = tree.find_call(envelope.agent_id, payload.call_id)
     if call is not None:
+        if call.awaits_page:
+            tree.open[envelope.agent_id or ""].answer_seq = envelope.seq
+            call.answer_seq = envelope.seq
+            call.input = payload
         call.awaits_page = False
     elif payload.call_id is None:
         _message(tree, envelope, payload)
@@ -284,6 +324,7 @@ def _end(tree: Tree, envelope: Envelope, _: AgentEnd) -> None:
     if envelope.trace_id not in open_traces:
         trace = envelope.trace_id or ""
         tree.actors.pop(trace, None)
+        tree.client_tools.pop(trace, None)
         tree.agent_counts.pop(trace, None)
         tree.handoff_counts.pop(trace, None)
 
@@ -328,43 +369,52 @@ REDUCERS: dict[type, Callable[[Tree, Envelope, Any], None]] = {
 # Reducers of one open invocation
 
 
-def _files(invocation: Invocation, payload: AssistantFiles) -> None:
+def _files(invocation: Invocation, payload: AssistantFiles, _: int) -> None:
     invocation.files += payload.files
 
 
-def _usage(invocation: Invocation, payload: AgentUsage) -> None:
+def _usage(invocation: Invocation, payload: AgentUsage, _: int) -> None:
     invocation.add_usage(payload.usage, payload.cost)
+    invocation.step_blocks.clear()
     for call in invocation.calls.values():
         call.is_message_complete = True
 
 
-def _block_start(invocation: Invocation, payload: BlockStart) -> None:
+def _checkpoint(invocation: Invocation, payload: AgentCheckpoint, _: int) -> None:
+    invocation.is_paused = payload.paused
+
+
+def _block_start(invocation: Invocation, payload: BlockStart, _: int) -> None:
     invocation.blocks[payload.block_id] = []
+    invocation.step_blocks.append(payload.block_id)
 
 
-def _block_delta(invocation: Invocation, payload: BlockDelta) -> None:
+def _block_delta(invocation: Invocation, payload: BlockDelta, _: int) -> None:
     invocation.blocks.setdefault(payload.block_id, []).append(payload.text)
 
 
-def _block_end(invocation: Invocation, payload: BlockEnd) -> None:
+def _block_end(invocation: Invocation, payload: BlockEnd, _: int) -> None:
     invocation.blocks.pop(payload.block_id, None)
 
 
-def _call(invocation: Invocation, payload: ToolCall) -> None:
+def _call(invocation: Invocation, payload: ToolCall, _: int) -> None:
     invocation.calls[payload.call_id] = OpenCall(payload)
 
 
-def _result(invocation: Invocation, payload: ToolResult) -> None:
-    invocation.calls.pop(payload.call_id, None)
+def _result(invocation: Invocation, payload: ToolResult, seq: int) -> None:
+    call = invocation.calls.pop(payload.call_id, None)
+    if call is not None and call.is_waiting:
+        invocation.answer_seq = seq
 
 
-def _retract(invocation: Invocation, payload: BlockRetract) -> None:
+def _retract(invocation: Invocation, payload: BlockRetract, _: int) -> None:
+    invocation.step_blocks = [key for key in invocation.step_blocks if key not in payload.block_ids]
     for call_id, call in list(invocation.calls.items()):
         if call.call.block_id in payload.block_ids:
             del invocation.calls[call_id]
 
 
-def _await(invocation: Invocation, payload: ToolAwait) -> None:
+def _await(invocation: Invocation, payload: ToolAwait, _: int) -> None:
     for awaited in payload.calls:
         call = invocation.calls.get(awaited.call_id)
         if call is not None:
@@ -372,22 +422,26 @@ def _await(invocation: Invocation, payload: ToolAwait) -> None:
             call.roles = awaited.roles
 
 
-def _approval_request(invocation: Invocation, payload: ApprovalRequest) -> None:
+def _approval_request(invocation: Invocation, payload: ApprovalRequest, _: int) -> None:
     call = invocation.calls.get(payload.call_id)
     if call is not None:
         call.approval_request = payload
 
 
-def _approval_decision(invocation: Invocation, payload: ApprovalDecision) -> None:
+def _approval_decision(invocation: Invocation, payload: ApprovalDecision, seq: int) -> None:
     call = invocation.calls.get(payload.call_id)
     if call is not None:
+        if call.approval_request is not None:
+            invocation.answer_seq = seq
+            call.answer_seq = seq
         call.approval_request = None
         call.is_denied = payload.decision != "approve"
 
 
-INVOCATION_REDUCERS: dict[type, Callable[[Invocation, Any], None]] = {
+INVOCATION_REDUCERS: dict[type, Callable[[Invocation, Any, int], None]] = {  # the int is the event's seq
     AssistantFiles: _files,
     AgentUsage: _usage,
+    AgentCheckpoint: _checkpoint,
     BlockStart: _block_start,
     BlockDelta: _block_delta,
     BlockEnd: _block_end,

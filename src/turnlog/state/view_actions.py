@@ -132,12 +132,15 @@ class OpenViews:
 
     def has_question(self, may_see: ChannelFilter) -> bool:
         """Return whether an unused view has a form or a button that is taken once."""
+        return any(map(may_see, self.channels_with_questions))
+
+    @property
+    def channels_with_questions(self) -> set[str | None]:
+        channels: set[str | None] = set()
         for view in self.open.values():
-            if view.used_part_ids or not may_see(view.channel):
-                continue
-            if any(is_taken_once(part) for part in view.parts_by_id.values()):
-                return True
-        return False
+            if not view.used_part_ids and any(map(is_taken_once, view.parts_by_id.values())):
+                channels.add(view.channel)
+        return channels
 
     def copy(self) -> "OpenViews":
         return OpenViews(dict(self.open), self.part_count)

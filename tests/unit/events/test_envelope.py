@@ -17,7 +17,7 @@ from turnlog.events import (
     decode_envelope,
     encode_envelope,
 )
-from turnlog.events.envelope import format_timestamp, parse_timestamp_ms
+from turnlog.events.envelope import decode_stored_envelope, format_timestamp, parse_timestamp_ms
 
 LINE = (
     b'{"type":"tool.call","id":"evt_1","seq":42,"ts":"2026-01-08T12:34:56.789Z","session_id":"sess_1",'
@@ -54,6 +54,7 @@ def test_stamping_is_pure() -> None:
 @pytest.mark.parametrize("line", [LINE, SHORT % b'{"text":"hi"}', SHORT % b"null"])
 def test_a_line_survives(line: bytes) -> None:
     assert msgspec.json.encode(decode_envelope(line)) == line
+    assert decode_stored_envelope(line) == decode_envelope(line)
 
 
 def test_a_decoded_envelope_is_typed() -> None:
@@ -109,6 +110,12 @@ def test_what_is_no_envelope_is_an_invalid_event(line: bytes, says: str) -> None
     with pytest.raises(InvalidEvent, match="not an envelope") as caught:
         decode_envelope(line)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("line", [b"[]", b"{", LINE.replace(b"42", b'"42"'), LINE.replace(b'"id"', b'"no"')])
+def test_a_stored_line_that_is_no_envelope_is_an_invalid_event(line: bytes) -> None:
+    with pytest.raises(InvalidEvent, match="not an envelope"):
+        decode_stored_envelope(line)
 
 
 def test_an_unknown_payload_is_its_bytes() -> None:

@@ -35,10 +35,10 @@ from turnlog.events.payload import MAX_COUNT
 from turnlog.events.tool import hash_args
 from turnlog.parse import CliParser, SentMessage
 from turnlog.parse.blocks import MAX_REPLY_CHARS
-from turnlog.parse.claude.agents import MAX_KNOWN_CALLERS, MAX_OPEN_AGENTS, MAX_OPEN_CALLS
 from turnlog.parse.claude.lines import Line
 from turnlog.parse.claude.results import MAX_MODELS
 from turnlog.parse.claude.turns import MAX_OPEN_TURNS
+from turnlog.parse.open_agents import MAX_KNOWN_CALLERS, MAX_OPEN_AGENTS, MAX_OPEN_CALLS
 from turnlog.parse.reply import BLOCK_COST_CHARS
 from turnlog.team.events import ArtifactWrite, ScreenCommand
 from turnlog.team.markers import MarkerParser

@@ -15,9 +15,9 @@ from turnlog.events import (
     ToolCall,
 )
 from turnlog.parse import CliParser, MessagesParser, ReplyBuilder
-from turnlog.parse.claude.agents import MAX_OPEN_AGENTS
 from turnlog.parse.claude.lines import Line
 from turnlog.parse.json_values import SurrogateJoiner
+from turnlog.parse.open_agents import MAX_OPEN_AGENTS
 
 PIECES = [
     (["a\ud83d", "\ude00b"], "a😀b"),

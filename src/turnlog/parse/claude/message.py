@@ -12,6 +12,7 @@ from turnlog.events import BlockStart, Payload
 from turnlog.events.payload import Count
 from turnlog.parse.json_values import JsonObject, as_opaque_id, convert_or_none, get_field
 from turnlog.parse.messages_api import MessagesParser
+from turnlog.parse.open_agents import OpenAgent, OpenAgents
 from turnlog.parse.reply import ReplyBuilder
 
 
@@ -80,9 +81,11 @@ class CliMessage:
         for index in [index for index in self._parser.open_indexes if index in self._confirmed_indexes]:
             self._stop_block(index)
 
-    def close(self) -> None:
+    def abort(self) -> list[Payload]:
+        """Complete the blocks that are confirmed and abort the others. Return all events."""
         self.finish_confirmed()
         self._output += self._parser.flush()
+        return self.take_output()
 
     def _stop_block(self, index: int) -> None:
         if index in self._parser.open_indexes:
@@ -113,3 +116,7 @@ class CliMessage:
 def get_block_identity(block: Any) -> tuple[Any, Any]:
     kind = get_field(block, "type")
     return kind if isinstance(kind, str) else None, as_opaque_id(get_field(block, "id"))
+
+
+CliAgent = OpenAgent[CliMessage]
+CliAgents = OpenAgents[CliMessage]

@@ -31,16 +31,8 @@ from turnlog.events import (
 )
 from turnlog.events.agent import AgentStart, StopReason
 from turnlog.events.payload import Amount, Count
-from turnlog.parse.claude.agents import (
-    MAX_OPEN_AGENTS,
-    CliAgent,
-    OpenAgents,
-    ToolEffects,
-    get_origin,
-    put_bounded,
-)
-from turnlog.parse.claude.lines import LineDecoder, make_raw_line_event, unsupported_line
-from turnlog.parse.claude.message import CliMessage
+from turnlog.parse.claude.lines import Line, LineDecoder, make_raw_line_event, unsupported_line
+from turnlog.parse.claude.message import CliAgent, CliAgents, CliMessage
 from turnlog.parse.claude.permissions import (
     PermissionRequest,
     PermissionRequests,
@@ -61,8 +53,9 @@ from turnlog.parse.json_values import (
     to_json_value,
 )
 from turnlog.parse.messages_api import bounded_text
+from turnlog.parse.open_agents import ToolEffects, get_origin, put_bounded
 from turnlog.parse.rejects import make_reject
-from turnlog.parse.reply import TextParserFactory, tag_parser_factory
+from turnlog.parse.reply import ReplyBuilder, TextParserFactory, tag_parser_factory
 
 MAX_KNOWN_LINES = 1024  # whose blocks can be retracted: a turn has a few hundred lines
 DEFAULT_AGENT_NAME = "Agent"
@@ -109,7 +102,9 @@ class CliParser:
         """`sign_in_method` is how the process signs in if it has no API key: its host knows that."""
         self._output: list[EventDraft] = []  # shared with the agents and turns; `feed` and `flush` take it
         self._decoder = LineDecoder()
-        self._agents = OpenAgents(self._output, new_id, make_text_parser, tool_effects)
+        self._agents: CliAgents = CliAgents(self._output, new_id, tool_effects)
+        self._new_id = new_id
+        self._make_text_parser = make_text_parser
         self._turns = Turns(self._output, self._agents, name, new_id)
         self._permissions = PermissionRequests()
         self._denied_calls: dict[str, None] = {}
@@ -144,9 +139,7 @@ class CliParser:
             self._read_line(line)
         if self.is_busy and reason == "error":
             self._emit(SessionError(code=fault.code, message=fault.message))
-        while self._agents.by_id:
-            agent = next(reversed(self._agents.by_id.values()))
-            self._agents.end(agent, agent.task_stop_reason or reason, agent.last_text)
+        self._agents.end_all(reason)
         return self._take_output()
 
     def _take_output(self) -> list[EventDraft]:
@@ -196,7 +189,8 @@ class CliParser:
         owner = agent or self._turns.current
         scope = owner.scope if owner else Scope()
         for payload in payloads:
-            self._output.append(EventDraft(payload, scope, get_origin(payload)))
+            origin = "system" if isinstance(payload, Line) else get_origin(payload)
+            self._output.append(EventDraft(payload, scope, origin))
 
     def _is_replay(self, line: JsonObject) -> bool:
         """Return True if a line has come before. Otherwise store its UUID."""
@@ -274,14 +268,14 @@ class CliParser:
     def _find_or_start_child(self, call_id: str, line: JsonObject) -> CliAgent | None:
         agent = self._agents.find_by_call(call_id)
         if agent is not None:
-            self._agents.update_task(agent, task_id=get_task_id(line))
+            self._agents.update(agent, source_id=get_task_id(line))
             return agent
-        if len(self._agents.by_id) >= MAX_OPEN_AGENTS:
+        if self._agents.is_full:
             return None
 
         caller = self._find_caller(call_id)
         if caller is None:
-            caller = self._agents.find_by_task(as_opaque_id(line.get("parent_task_id")))
+            caller = self._agents.find_by_source_id(as_opaque_id(line.get("parent_task_id")))
         if caller is None:
             caller = self._turns.current_or_new()
         return self._start_child(caller, call_id, line)
@@ -292,7 +286,7 @@ class CliParser:
             for agent in self._agents.by_id.values():
                 if agent.message is not None:
                     agent.message.finish_confirmed()
-                    self._agents.emit_message(agent, agent.message)
+                    self._agents.emit(agent, *agent.message.take_output())
         return self._agents.find_caller(call_id)
 
     def _start_child(self, caller: CliAgent, call_id: str, line: JsonObject) -> CliAgent:
@@ -308,12 +302,17 @@ class CliParser:
         scope = self._agents.new_scope(name, caller.scope.trace_id or "", depth, caller.scope.channel)
         agent = CliAgent(scope, caller, call_id)
         is_background = line.get("is_backgrounded") is True or args.get("run_in_background") is True
-        self._agents.update_task(agent, task_id=get_task_id(line), is_background=is_background)
+        self._agents.update(agent, source_id=get_task_id(line), is_background=is_background)
         start = AgentStart(name=name, via="call", parent_id=caller.agent_id, call_id=call_id, prompt=prompt)
         self._agents.begin(start, agent)
         return agent
 
     # Messages
+
+    def _begin_message(self, agent: CliAgent, start: JsonObject) -> CliMessage:
+        message = CliMessage(ReplyBuilder(self._new_id, self._make_text_parser), start)
+        self._agents.begin_message(agent, message)
+        return message
 
     def _on_stream_event(self, line: JsonObject) -> None:
         event = line.get("event")
@@ -322,7 +321,7 @@ class CliParser:
             self._emit_raw_line(to_json_value(line))  # a delta may hold half of a surrogate pair
             return
         if event.get("type") == "message_start":
-            self._agents.begin_message(agent, event)
+            self._begin_message(agent, event)
             return
         if agent.message is None:
             self._emit(make_reject("no_message", event, event.get("type")), agent=agent)
@@ -335,12 +334,12 @@ class CliParser:
             if event.get("type") == "content_block_stop":
                 return
         agent.message.feed_event(event)
-        self._agents.emit_message(agent, agent.message)
+        self._agents.emit(agent, *agent.message.take_output())
 
     def _abandon_blocks(self, agent: CliAgent, message: CliMessage, abandoned: Any) -> None:
         start = convert_or_none(get_field(abandoned, "from_block_index"), Count) or 0
         block_ids = message.abandon_from(start)
-        self._agents.emit_message(agent, message)
+        self._agents.emit(agent, *message.take_output())
         self._agents.retract_blocks(agent, block_ids, "abandoned")
 
     def _on_assistant(self, line: JsonObject) -> None:
@@ -374,7 +373,7 @@ class CliParser:
         is_repeated = current is not None and (is_same_message or aborted) and current.has_streamed(block)
         if current is None or not (is_repeated or (is_same_message and not current.has_ended)):
             start = {"type": "message_start", "message": {"id": message_id, "model": message.get("model")}}
-            current = self._agents.begin_message(agent, start)
+            current = self._begin_message(agent, start)
 
         # The permission request came before the call, and has emitted it.
         call_id = as_opaque_id(get_field(block, "id"))
@@ -382,7 +381,7 @@ class CliParser:
             return None
 
         block_id = current.add_whole_block(block, aborted)
-        self._agents.emit_message(agent, current)
+        self._agents.emit(agent, *current.take_output())
         return block_id
 
     def _retract_lines(self, uuids: Any, reason: str) -> None:
@@ -445,11 +444,11 @@ class CliParser:
         if agent is None:
             self._emit_raw_line(line)
         else:
-            self._agents.update_task(agent, is_background=line.get("is_backgrounded") is True)
+            self._agents.update(agent, is_background=line.get("is_backgrounded") is True)
 
     def _find_task_agent(self, line: JsonObject) -> CliAgent | None:
         agent = self._agents.find_by_call(as_opaque_id(line.get("tool_use_id")))
-        return agent or self._agents.find_by_task(as_opaque_id(line.get("task_id")))
+        return agent or self._agents.find_by_source_id(as_opaque_id(line.get("task_id")))
 
     def _on_task_progress(self, line: JsonObject) -> None:
         agent = self._find_task_agent(line)
@@ -465,7 +464,7 @@ class CliParser:
             self._emit_raw_line(line)
             return
         patch = line.get("patch")
-        self._agents.update_task(
+        self._agents.update(
             agent,
             is_background=get_field(patch, "is_backgrounded") is True,
             stop_reason=get_task_stop_reason(get_field(patch, "status")),
@@ -477,8 +476,8 @@ class CliParser:
         if agent is None:
             self._emit_raw_line(line)
             return
-        reason = get_task_stop_reason(line.get("status")) or agent.task_stop_reason or "end_turn"
-        self._agents.update_task(agent, stop_reason=reason)
+        reason = get_task_stop_reason(line.get("status")) or agent.reported_stop or "end_turn"
+        self._agents.update(agent, stop_reason=reason)
         if agent.is_background:
             self._agents.end(agent, reason, agent.last_text or bounded_text(line.get("summary")))
 
@@ -498,7 +497,7 @@ class CliParser:
 
         agent = self._find_caller(call.call_id)
         if agent is None or agent.agent_id not in self._agents.by_id:
-            agent = self._agents.find_by_task(as_opaque_id(request.get("agent_id")))
+            agent = self._agents.find_by_source_id(as_opaque_id(request.get("agent_id")))
         if agent is None:
             agent = self._turns.current_or_new()
 

@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 from turnlog.events import ApprovalDecision, ApprovalRequest, ToolCall
-from turnlog.parse.claude.agents import CliAgent
 from turnlog.parse.claude.lines import allow_line, deny_line
+from turnlog.parse.claude.message import CliAgent
 from turnlog.parse.json_values import JsonObject, as_name, as_opaque_id
 from turnlog.parse.messages_api import bounded_text
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from turnlog.events import AgentEnd, AgentStart, EventDraft, Scope
 from turnlog.events.agent import StopReason
-from turnlog.parse.claude.agents import CliAgent, OpenAgents
+from turnlog.parse.claude.message import CliAgent, CliAgents
 from turnlog.parse.json_values import JsonObject, as_list, as_name, as_opaque_id
 
 MAX_OPEN_TURNS = 64  # without a result; a background task makes two
@@ -46,7 +46,7 @@ class Turns:
     """The turns of one process. Appends events to `output`, as `OpenAgents` does."""
 
     def __init__(
-        self, output: list[EventDraft], agents: OpenAgents, name: str, new_id: Callable[[Any], str]
+        self, output: list[EventDraft], agents: CliAgents, name: str, new_id: Callable[[Any], str]
     ) -> None:
         self._output = output
         self._agents = agents
