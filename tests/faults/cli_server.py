@@ -69,9 +69,12 @@ async def serve(order: Order) -> None:
             await room.ask(text)
         fuse.lit = True
         await (room.command("summon") if last == "summon" else room.ask(last))
-        driver = await room.driver()
-        while not (await room.events("agent.end"))[len(before) :] and not driver.tree.agents_asking_page():
-            await driver.wait_for_seq(driver.tree.last_seq + 1)
+        runner = await room.runner()
+        while True:
+            seq = runner.tree.last_seq  # before the look: the end may be folded while the log is read
+            if (await room.events("agent.end"))[len(before) :] or runner.tree.agents_asking_page():
+                break
+            await runner.wait_for_seq(seq + 1)
     await log.close()
 
 

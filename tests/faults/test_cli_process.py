@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from tests.faults.cli_server import Order
-from tests.support.claude_sessions import Room, goes, is_there, lawful, make_app, room
+from tests.support.claude_sessions import Room, body, events_of, goes, is_there, lawful, make_app, room
 from tests.unit.app.desk import ADA, desk, play
 from turnlog.log import Log, MemoryStore, SqliteStore
 
@@ -47,12 +47,12 @@ async def told(office: Room, text: str) -> None:
 
 async def settled(office: Room, turns: int) -> bool:
     """Wait until so many turns are over; False if the last one waits for somebody."""
-    driver = await office.driver()
+    runner = await office.runner()
     while len([end for end in await office.events("agent.end") if not end.depth]) < turns:
-        await driver.wait_for_head()
-        if driver.tree.agents_asking_page():
+        await runner.wait_for_head()
+        if runner.tree.agents_asking_page():
             return False
-        await driver.wait_for_seq(driver.tree.last_seq + 1)
+        await runner.wait_for_seq(runner.tree.last_seq + 1)
     return True
 
 
@@ -129,12 +129,12 @@ def nursery() -> Iterator[Nursery]:
 
 async def rests(office: Room, turn: str) -> bool:
     """Wait until a turn is over; False if another one waits for somebody before that."""
-    driver = await office.driver()
-    await driver.wait_for_head()
-    while not driver.tree.is_settled(turn):
-        if driver.tree.agents_asking_page():
+    runner = await office.runner()
+    await runner.wait_for_head()
+    while not runner.tree.is_settled(turn):
+        if runner.tree.agents_asking_page():
             return False
-        await driver.wait_for_seq(driver.tree.last_seq + 1)
+        await runner.wait_for_seq(runner.tree.last_seq + 1)
     return True
 
 
@@ -144,10 +144,13 @@ def recovered(folder: Path) -> None:
 
     async def run() -> None:
         log = Log(SqliteStore(folder / "log.db"))
+        # before there is a server: it may start the next process at once
+        starts = [body(event) for event in await events_of(log, "sess_1", "process.start")]
+        before = [start["pid"] for start in starts if start["process"] == "model"]
         async with desk(app, log=log) as served:
-            await served.sessions.recover()
+            await served.sessions.start()
             office = Room(served, await served.sessions.get_membership(ADA, "sess_1"))
-            for pid in (before := await office.pids()):
+            for pid in before:
                 goes(pid)
             turn = await office.say("Who is here?")
             while not await rests(office, turn):

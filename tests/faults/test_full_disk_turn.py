@@ -11,7 +11,7 @@ from tests.security.desk import Desk, run
 from tests.security.desk import desk as served
 from tests.support.disks import fill, mounted_disk
 from tests.unit.log.delegates import until
-from turnlog.app.driver_registry import DriverRegistry
+from turnlog.agents.runtime.runner_pool import RunnerPool
 from turnlog.log.writer import WriteHealth
 
 PAUSES_S = (0.001,)  # of a writer that gives up soon
@@ -38,7 +38,7 @@ async def metrics(at: Desk) -> dict[str, str]:
     return dict(line.split() for line in lines if line.startswith(("turnlog_write", "turnlog_last")))
 
 
-def test_turn_that_meets_a_full_disk_ends_when_there_is_room_and_the_next_message_has_its_turn(
+def test_turn_that_meets_a_full_disk_goes_on_when_there_is_room_and_can_be_stopped(
     disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -46,12 +46,15 @@ def test_turn_that_meets_a_full_disk_ends_when_there_is_room_and_the_next_messag
         async with served([endless, plain], f"sqlite:///{disk}/log.db") as at:
             session = await at.session("ada", "endless")
             begun = await at.send("ada", session, "go")
-            await at.told("ada", session, "agent.start")
+            await at.told("ada", session, "block.delta")
             ballast = fill(disk)
             await until(lambda: "a session's task failed" in caplog.text)
             ballast.unlink()
+            [retraction] = await at.told("ada", session, "block.retract")
+            assert (retraction["trace_id"], retraction["payload"]["reason"]) == (begun["turn"], "interrupted")
+            await at.post("ada", "/api/stop", {"session": session})
             [end] = await at.told("ada", session, "agent.end")
-            assert (end["trace_id"], end["payload"]["stop_reason"]) == (begun["turn"], "error")
+            assert (end["trace_id"], end["payload"]["stop_reason"]) == (begun["turn"], "cancelled")
             following = await at.send("ada", session, "next")
             starts = await at.told("ada", session, "agent.start", 2)
             assert starts[-1]["trace_id"] == following["turn"]
@@ -88,7 +91,7 @@ def test_control_a_server_that_does_not_look_after_its_turns_leaves_one_open(
 ) -> None:
     async def scenario() -> None:
         monkeypatch.setattr("turnlog.agents.runtime.session_writer.PAUSES_S", PAUSES_S)
-        monkeypatch.setattr(DriverRegistry, "_begin_recovery", lambda _: None)
+        monkeypatch.setattr(RunnerPool, "_reopen_failed", lambda _: None)
         async with served([endless, plain], f"sqlite:///{disk}/log.db") as at:
             session, other = await at.session("ada", "endless"), await at.session("ada", "plain")
             await at.send("ada", session, "go")

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import memory_path
 from tests.faults.test_cli_process import each, kill_process, kill_server
 from tests.faults.test_flips import flips_in_a_closed_log, flips_in_a_log_whose_writer_died, quiet
 from tests.faults.test_kill import killed
@@ -13,7 +12,7 @@ from tests.soak.figures import Measure
 LOGS, LIVES = 4, 50  # every kill is followed by a look at the whole log: it should not grow for ever
 TIMES = 200
 
-__all__ = ["memory_path", "quiet"]  # fixtures
+__all__ = ["quiet"]  # a fixture
 
 
 def test_200_writers_killed_in_mid_append_lose_double_and_tear_nothing(

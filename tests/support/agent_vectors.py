@@ -15,13 +15,14 @@ from typing import Any
 
 from tests.support.limits import HANG_S
 from tests.support.manual_clock import move_on, run_on_clock
+from tests.support.session_runners import kill_runner, open_runner
 from turnlog.agents import Agent, ModelError, ReplyBuilder, Request, Tool, ToolContext, WaitForInput, tool
-from turnlog.agents.agent import AgentTeam
 from turnlog.agents.models import Model, Scripted, ToolUse
 from turnlog.agents.models.script import ScriptedSteps, read_script
 from turnlog.agents.retry import RetryPolicy
-from turnlog.agents.runtime.agent_driver import AgentDriver
+from turnlog.agents.runtime.session_runner import SessionRunner
 from turnlog.agents.runtime.user_input import answer_events, message_events
+from turnlog.agents.team import AgentTeam
 from turnlog.events import (
     CATALOG,
     Envelope,
@@ -223,43 +224,36 @@ def event_of(item: EventDraft) -> Event:
 
 
 class Stage:
-    """One session on a log, with a driver that may be replaced by the next one."""
+    """One session on a log, with a runner that may be replaced by the next one."""
 
     def __init__(self, log: Log, team: Mapping[str, Any], trouble: Trouble) -> None:
         self.log = log
         self.trouble = trouble
         self.team = team
         self.tree = Tree()
-        self.driver: AgentDriver | None = None
+        self.runner: SessionRunner | None = None
         self.session = ""
 
     async def open(self) -> None:
-        """The first process, or the next one: with a driver of its own and no trouble left."""
+        """The first process, or the next one: with a runner of its own and no trouble left."""
         self.session = self.session or await self.log.create("troupe")
         log: Any = Shaky(self.log, self.trouble)
         team = make_team(self.team, self.trouble)
-        self.driver = AgentDriver(
-            log, self.session, AgentTeam(team), CATALOG, None, turn_limit_s=TURN_LIMIT_S
-        )
-        await self.driver.open()
+        self.runner = await open_runner(log, self.session, AgentTeam(team), turn_limit_s=TURN_LIMIT_S)
 
     async def crash(self) -> None:
         """The process is gone: its tasks with it, and nothing was tidied up."""
-        assert self.driver is not None
-        assert self.driver._follower.task is not None
+        assert self.runner is not None
         await self._look()
         waiting = set() if self.tree.traces_to_stop else set(self.tree.waiting_agents())
-        tasks = [self.driver._follower.task, *self.driver._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await kill_runner(self.runner)
         self.trouble = Trouble()
         await self.open()
-        assert waiting <= set(self.driver.tree.open), "who waits outlives the process"
+        assert waiting <= set(self.runner.tree.open), "who waits outlives the process"
 
     async def close(self) -> None:
-        assert self.driver is not None
-        await self.driver.close()
+        assert self.runner is not None
+        await self.runner.close()
 
     async def move(self, move: Mapping[str, Any]) -> None:
         """One move of the person, on what the log shows; then everything that follows from it."""
@@ -309,8 +303,8 @@ class Stage:
 
     async def _heard(self) -> None:
         """Whoever wants to end a turn stands in line already, and has been let in after this."""
-        assert self.driver is not None
-        async with self.driver._decision_lock:
+        assert self.runner is not None
+        async with self.runner.lock:
             pass
         await self._look()
 

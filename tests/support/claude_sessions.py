@@ -16,7 +16,7 @@ from tests.support.limits import HANG_S
 from tests.unit.app.desk import ADA, Desk, desk
 from turnlog import App
 from turnlog.agents.claude.claude_code import ClaudeCode
-from turnlog.agents.claude.driver import ClaudeDriver
+from turnlog.agents.runtime.session_runner import SessionRunner
 from turnlog.app import Membership
 from turnlog.events import Envelope
 from turnlog.log import Log
@@ -61,10 +61,8 @@ class Room:
     def __init__(self, desk: Desk, seat: Membership) -> None:
         self.desk, self.seat = desk, seat
 
-    async def driver(self) -> ClaudeDriver:
-        driver = await self.desk.sessions.drivers.get(self.seat.record)
-        assert isinstance(driver, ClaudeDriver)
-        return driver
+    async def runner(self) -> SessionRunner:
+        return await self.desk.sessions.runners.open(self.seat.session_id)
 
     async def say(self, text: str, **more: Any) -> str:
         return await self.desk.say(self.seat, text, **more)
@@ -76,20 +74,18 @@ class Room:
         return trace
 
     async def rests(self, trace: str) -> None:
-        driver = await self.driver()
-        await driver.wait_for_head()
-        await driver.wait_until_idle(trace)
+        await self.desk.sessions.watches.wait_until_settled(self.seat.record, trace, 1.0, lambda: None)
 
     async def command(self, kind: str, **fields: Any) -> None:
         await self.desk.post(self.seat, "ui.command", {"command": {"kind": kind, **fields}})
 
     async def decide(self, decision: str) -> None:
         """Decide the one call that waits."""
-        driver = await self.driver()
-        await driver.wait_for_head()
+        runner = await self.runner()
+        await runner.wait_for_head()
         [asked] = [
             call.approval_request
-            for agent in driver.tree.open.values()
+            for agent in runner.tree.open.values()
             for call in agent.calls.values()
             if call.approval_request
         ]

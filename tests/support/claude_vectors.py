@@ -65,6 +65,16 @@ def types(saids: Iterable[EventDraft]) -> list[str]:
     return [CATALOG.get_type_name(type(said.payload)) for said in saids]
 
 
+def fold_tree(saids: list[EventDraft]) -> Tree:
+    """What is open after these events."""
+    tree = Tree()
+    for seq, said in enumerate(saids):
+        event = CATALOG.build_event(said.payload, id=f"evt_{seq}", origin=said.origin, scope=said.scope)
+        envelope = decode_envelope(encode_envelope(event, session_id="sess_1", seq=seq, ts_ms=0))
+        tree.apply(envelope, event.payload)
+    return tree
+
+
 def assert_lawful(saids: list[EventDraft]) -> None:
     """Everything can be stored, starts before it ends, and nothing is open at the end."""
     tree, begun, ended = Tree(), Counter[str](), Counter[str]()

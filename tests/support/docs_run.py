@@ -3,6 +3,7 @@
     ```python               run as a script; a warning is an error
     ```python title=app.py  written to that file, and run; as a test if it is called test_...
     ```js title=page.mjs    its syntax and its imports are checked, and it is written to that file
+    ```tsx                  its syntax is checked
     ```sh run               run by bash; blocks share the folder and what they export
     ```sh until=TEXT        the same, for what does not end: stopped when a line of its output has the text
     ```sh server            `turnlog serve`, started on a free port and stopped at the end of the document
@@ -28,6 +29,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
+from tests.foreign_clients.node import install_clients
 from tests.support.docs_blocks import ROOT, Block, blocks
 from tests.support.limits import HANG_S
 
@@ -133,6 +135,14 @@ def js(room: Room, block: Block, text: str) -> None:
         room.execute([room.program("node"), "--input-type=module", "-e", probe])
 
 
+def tsx(room: Room, block: Block, text: str) -> None:
+    """Check the syntax. The packages of React that it imports are not installed."""
+    program = install_clients() / "node_modules" / "esbuild" / "bin" / "esbuild"
+    file = room.folder / f"block-{block.line}.tsx"
+    file.write_text(text)
+    room.execute([room.program("node"), str(program), "--log-level=warning", file.name])
+
+
 def sh(room: Room, block: Block, text: str) -> None:
     how = block.words[0] if block.words else "checked" if block.path.parent == ROOT else ""
     if how == "run":
@@ -202,6 +212,7 @@ def drawing(room: Room, block: Block, text: str) -> None:
 KINDS: dict[str, Callable[[Room, Block, str], None]] = {
     "python": python,
     "js": js,
+    "tsx": tsx,
     "sh": sh,
     "text": words,
     "json": parsed(json.loads),

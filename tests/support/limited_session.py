@@ -9,11 +9,12 @@ from typing import Any
 from tests.support.agent_logs import body
 from tests.support.agent_vectors import confirm, event_of, inquire, remove
 from tests.support.manual_clock import move_on, run_on_clock
+from tests.support.session_runners import open_runner
 from turnlog import open_log
 from turnlog.agents import Agent, ReplyBuilder, Request, ToolContext, WaitForInput, tool
-from turnlog.agents.agent import AgentTeam
-from turnlog.agents.runtime.agent_driver import AgentDriver
+from turnlog.agents.runtime.session_runner import SessionRunner
 from turnlog.agents.runtime.user_input import answer_events
+from turnlog.agents.team import AgentTeam
 from turnlog.events import CATALOG, Envelope, Event, EventDraft, Payload, Scope, UiMessage, decode_envelope
 from turnlog.log import Log, envelope_json
 from turnlog.state.history import Message
@@ -97,10 +98,12 @@ class Scene:
 
     def __init__(self, log: Any, session: str) -> None:
         self.log, self.session, self.mind, self.gate = log, session, Mind(), asyncio.Event()
-        self.driver = AgentDriver(
-            log, session, AgentTeam(team(self.mind, self.gate)), CATALOG, None, turn_limit_s=LIMIT_S
-        )
+        self.runner: SessionRunner
         self.sent = 0
+
+    async def open(self) -> None:
+        guide = AgentTeam(team(self.mind, self.gate))
+        self.runner = await open_runner(self.log, self.session, guide, turn_limit_s=LIMIT_S)
 
     async def send(self, text: str, channel: str | None = None) -> str:
         """A message in a turn of its own."""
@@ -122,11 +125,11 @@ class Scene:
 
     async def passes(self, seconds: float) -> None:
         """Time goes by; whatever rings now has been heard, and what follows from it is known."""
-        await self.driver.wait_for_head()
+        await self.runner.wait_for_head()
         await ring(seconds)
-        async with self.driver._decision_lock:
+        async with self.runner.lock:
             pass
-        await self.driver.wait_for_head()
+        await self.runner.wait_for_head()
 
     async def answer(self, value: Any) -> None:
         """Answer the one call that waits."""
@@ -171,11 +174,11 @@ async def ring(seconds: float) -> None:
 async def opened(wrap: Callable[[Log], Any] = lambda log: log) -> AsyncIterator[Scene]:
     log = await open_log("memory:")
     scene = Scene(wrap(log), await log.create("limit"))
-    await scene.driver.open()
+    await scene.open()
     try:
         yield scene
     finally:
-        await scene.driver.close()
+        await scene.runner.close()
         await log.close()
 
 

@@ -6,8 +6,8 @@ from typing import Any
 from tests.support.agent_vectors import confirm, inquire, look, remove, weigh
 from tests.support.written_logs import place, scope
 from turnlog.agents import Agent, Scripted
-from turnlog.agents.agent import AgentTeam
 from turnlog.agents.runtime.turn_loop import CallModel, Effect, TurnLoop
+from turnlog.agents.team import AgentTeam
 from turnlog.events import (
     CATALOG,
     AgentEnd,
@@ -21,7 +21,8 @@ from turnlog.events import (
     UiMessage,
     Usage,
 )
-from turnlog.state.tree import Invocation
+from turnlog.state.tree import Invocation, Tree
+from turnlog.state.view_actions import OpenViews
 
 MODEL = Scripted(lambda messages: [])
 WRITER = Agent("Writer", "", MODEL)
@@ -42,15 +43,19 @@ class Table:
 
     def __init__(self, root: Agent = GUIDE) -> None:
         numbers = count(1)
-        self.loop = TurnLoop(AgentTeam(root), lambda prefix: f"{prefix}{next(numbers)}")
+        self.views = OpenViews()
+        self.loop = TurnLoop(AgentTeam(root), Tree(), self.views, lambda prefix: f"{prefix}{next(numbers)}")
         self.seq = 0
 
     def feed(self, payload: Payload, at: Scope = ROOT, origin: Origin = "system") -> list[Effect]:
         event = CATALOG.build_event(payload, id=f"evt_{self.seq}", origin=origin, scope=at)
         envelope, decoded = place(event, self.seq)
         self.seq += 1
-        first_answer = self.loop.apply(envelope, decoded)
-        return self.loop.react(envelope, decoded, first_answer)
+        context = self.loop.inspect(envelope, decoded)
+        self.loop.tree.apply(envelope, decoded)
+        self.views.apply(envelope, decoded)
+        self.loop.apply(envelope, decoded, context)
+        return self.loop.react(envelope, decoded, context)
 
     def message(self, text: str = "Go", at: Scope = TURN, **fields: Any) -> list[Effect]:
         return self.feed(UiMessage(text=text, **fields), at, "ui")

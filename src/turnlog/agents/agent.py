@@ -1,22 +1,22 @@
-"""`Agent`: the definition of an agent, and the agents that it can reach. The driver runs it.
+"""`Agent`: the definition of an agent, and the agents that it can reach.
 
 An agent may call tools and other agents, and hand its work over to agents that take its place. To its model
 all of them are tools: an agent is called by its name in lower case, a hand-off by `handoff_to_` and the name.
 """
 
-import asyncio
 import re
 import unicodedata
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from turnlog.agents.models import Model, ToolSpec, make_model
 from turnlog.agents.retry import RetryPolicy
 from turnlog.agents.tools import Tool
 from turnlog.errors import CallerError, quote
-from turnlog.events import CATALOG, Entry, Vocabulary
+from turnlog.events import CATALOG, Entry
 from turnlog.events.tool import ExecutorKind
+from turnlog.ids import new_process_id
 from turnlog.state.tree import HANDOFF_PREFIX
 
 DEFAULT_RETRY = RetryPolicy()
@@ -53,12 +53,8 @@ class Agent:
     max_steps: int = MAX_STEPS
     max_agents: int = MAX_AGENTS
     retry: RetryPolicy = DEFAULT_RETRY
-    session_handles: dict[tuple[int, str], Any] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    release_tasks: set[asyncio.Future[None]] = field(
-        default_factory=set, init=False, repr=False, compare=False
-    )
+    run_owner: str = field(default_factory=new_process_id, init=False, repr=False, compare=False)
+    run_pools: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     if TYPE_CHECKING:
 
@@ -181,35 +177,3 @@ class Agent:
             seen.append(agent)
             yield agent
             stack += reversed([*agent.agents, *agent.handoffs])
-
-
-class AgentTeam(NamedTuple):
-    """The agents of a session: `root` is the default, `by_channel` overrides it.
-
-    `roles` are granted to every sender. `vocabularies` are the events that the models of a channel may emit;
-    models of other channels may emit every event that is open to models.
-    """
-
-    root: Agent
-    by_channel: Mapping[str, Agent] = {}
-    roles: Collection[str] = ()
-    vocabularies: Mapping[str, Vocabulary] = {}
-
-    @property
-    def by_name(self) -> dict[str, Agent]:
-        """Return the agents of all channels by name. Raise `CallerError` if two have the same name."""
-        return index_agents(self.root, *self.by_channel.values())
-
-    def agent_for(self, channel: str | None, name: str | None) -> Agent:
-        """Return the agent that answers in a channel: the named one if it is in the channel's team."""
-        root = self.by_channel.get(channel or "", self.root)
-        return index_agents(root).get(name or "", root)
-
-
-def index_agents(*roots: Agent) -> dict[str, Agent]:
-    by_name: dict[str, Agent] = {}
-    for root in roots:
-        for agent in root.iter_team():
-            if by_name.setdefault(agent.name, agent) is not agent:
-                raise CallerError(f"expected each agent's name once in a team, got {agent.name} twice")
-    return by_name

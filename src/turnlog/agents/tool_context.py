@@ -55,10 +55,11 @@ class ToolContext:
     `idempotency_key` is the caller's, or else the call's id. `values` is the person's answer if the tool
     asked for input. `actor` is the last sender in the turn, None if the log does not name one. `state` is the
     application's state when the call started; do not change it. It is None without an application, and in a
-    remote executor.
+    remote executor. `fence` rises with every owner of the session: a system that refuses lower numbers than
+    it has seen is safe from a process that was taken for dead.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all but the first are options
         self,
         call: ToolCall,
         session_id: str = "",
@@ -68,6 +69,7 @@ class ToolContext:
         actor: str | None = None,
         state: Any = None,
         catalog: Catalog = CATALOG,
+        fence: int = 0,
     ) -> None:
         self.call_id = call.call_id
         self.tool = call.tool
@@ -77,6 +79,7 @@ class ToolContext:
         self.values = values
         self.actor = actor
         self.state = state
+        self.fence = fence
         self._catalog = catalog
         self._emit = emit
         self._pending_texts: deque[str] = deque(maxlen=MAX_PENDING_TEXTS)

@@ -5,17 +5,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from turnlog.agents import Agent
-from turnlog.agents.agent import AgentTeam
-from turnlog.agents.claude.claude_code import ClaudeCode
+from turnlog.agents.runtime.session_runtime import OnCrash, RuntimeDefinition
+from turnlog.agents.team import AgentTeam
 from turnlog.errors import CallerError, quote
 from turnlog.events import Catalog, Payload, Vocabulary
 from turnlog.events.roles import OWNER, SERVER_ROLES
-from turnlog.parse.claude.lines import CLAUDE_CLI
 from turnlog.state.fold import Reducers
 from turnlog.state.rules import Phase, Rule
 from turnlog.vocabularies import DIALECTS, VOCABULARIES
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DialectFactory, DialectOptions
-from turnlog.wire.dialects.registry import TURNLOG, DialectRegistry
+from turnlog.wire.dialects.registry import TURNLOG, DialectDefinition, DialectRegistry
 
 GUEST = "guest"  # the role of invited members if an application has no channels
 TURN_LIMIT_S = 600.0  # as long as one request to a provider may take
@@ -46,11 +45,14 @@ class App:
 
     One agent or one process answers all members; or there is an agent for each channel, which answers the
     members of that role, and only they and owners see the channel. A turn that runs longer than
-    `turn_limit_s`, without the time in which it waits, ends with `turn_timeout`. The console shows `title`,
-    `guide` (Markdown) and `suggestions`: messages to try, in the first channel if there are channels. Clients
-    may request the `dialects` by name, beside those of Turnlog. A reader who names no dialect gets `dialect`;
-    a reader who does not name an option gets that of `dialect_options`. `untitled` is the title of sessions
-    without one. A `guide` that is a `Path` is read once, when the application is made.
+    `turn_limit_s`, without the time in which it waits, ends with `turn_timeout`. If the process that runs a
+    turn ends, the next one continues the turn; with `on_crash="close"` it ends the turn with an error.
+
+    The console shows `title`, `guide` (Markdown) and `suggestions`: messages to try, in the first channel if
+    there are channels. Clients may request the `dialects` by name, beside those of Turnlog. A reader who
+    names no dialect gets `dialect`; a reader who does not name an option gets that of `dialect_options`.
+    `untitled` is the title of sessions without one. A `guide` that is a `Path` is read once, when the
+    application is made.
 
     With `shared_session`, requests that name no session mean one session of all principals who may create
     sessions. Each becomes a member with its first request.
@@ -63,7 +65,7 @@ class App:
     def __init__(  # noqa: PLR0913  all but the first two are options
         self,
         name: str,
-        agent: Agent | Mapping[str, Agent] | ClaudeCode,
+        agent: Agent | Mapping[str, Agent] | RuntimeDefinition,
         *,
         vocabulary: Vocabulary | None = None,
         reducers: Reducers | None = None,
@@ -71,11 +73,12 @@ class App:
         title_of: Callable[[Any], str] | None = None,
         initial_state: Callable[[], Any] = dict,
         turn_limit_s: float = TURN_LIMIT_S,
+        on_crash: OnCrash = "continue",
         roles: Roles = Roles(),  # noqa: B008
         title: str = "",
         guide: str | Path = "",
         suggestions: Sequence[str] = (),
-        dialects: Mapping[str, DialectFactory] = {},
+        dialects: Mapping[str, DialectFactory | DialectDefinition] = {},
         dialect: str = TURNLOG,
         dialect_options: DialectOptions = DEFAULT_OPTIONS,
         untitled: str = "",
@@ -84,18 +87,19 @@ class App:
         if not turn_limit_s > 0:
             raise CallerError(f"app {name}: expected a turn_limit_s above 0, got {turn_limit_s}")
         self.name = name
-        self.claude_code = agent if isinstance(agent, ClaudeCode) else None
-        self.agents = {} if isinstance(agent, Agent | ClaudeCode) else dict(agent)
-        self._agent = agent if isinstance(agent, Agent | ClaudeCode) else first_agent(name, self.agents)
+        if on_crash not in get_args(OnCrash):
+            raise CallerError(f"app {name}: expected on_crash to be continue or close, got {quote(on_crash)}")
+        self.on_crash = on_crash
+        self.agents = dict(agent) if isinstance(agent, Mapping) else {}
         self.channels = tuple(self.agents)
         if reserved := SERVER_ROLES & role_names(self.channels, roles):
             raise CallerError(f"app {name}: {min(reserved)} is a role of the server, expected another")
         self.rules = tuple(rules)
         self.title_of = title_of
         self.vocabulary = vocabulary
-        vocabularies = [*VOCABULARIES]
-        if self.claude_code:
-            vocabularies.append(CLAUDE_CLI)
+        self.roles = roles
+        self._root_agent, self.runtime = self._define_runtime(agent)
+        vocabularies = [*VOCABULARIES, *self.runtime.vocabularies]
         if vocabulary is not None:
             vocabularies.append(vocabulary)
         self.catalog = Catalog(*vocabularies)
@@ -106,7 +110,6 @@ class App:
         self.shared_session = shared_session
         self.initial_state = initial_state
         self.turn_limit_s = turn_limit_s
-        self.roles = roles
         self.title = title or name
         self.guide = read_guide(name, guide)
         self.suggestions = tuple(suggestions)
@@ -117,17 +120,28 @@ class App:
 
     @property
     def agent(self) -> Agent:
-        """Return the agent, or that of the first channel. Raise `CallerError` if a process is the runtime."""
-        if not isinstance(self._agent, Agent):
-            raise CallerError(f"app {self.name}: {self._agent.name} is a process, not an agent")
-        return self._agent
+        """Return the agent, or that of the first channel. Raise `CallerError` if another runtime answers."""
+        if self._root_agent is None:
+            names = ", ".join(self.runtime.agent_names)
+            raise CallerError(f"app {self.name}: {names} is a process, not an agent")
+        return self._root_agent
 
     @property
-    def runtime(self) -> AgentTeam | ClaudeCode:
-        """Return the agents of a session, or the process."""
-        if self.claude_code:
-            return self.claude_code
-        return AgentTeam(self.agent, self.agents, vocabularies=self._channel_vocabularies())
+    def has_agents(self) -> bool:
+        """Return whether our own agents answer, and no other runtime."""
+        return self._root_agent is not None
+
+    def _define_runtime(
+        self, agent: Agent | Mapping[str, Agent] | RuntimeDefinition
+    ) -> tuple[Agent | None, RuntimeDefinition]:
+        """Return the default agent, and who answers in the sessions: a team of agents, or another runtime."""
+        root = first_agent(self.name, self.agents) if isinstance(agent, Mapping) else agent
+        if not isinstance(root, Agent):
+            if not hasattr(root, "make_runtime"):
+                problem = f"expected an agent, agents by channel, or a runtime, got {quote(root)}"
+                raise CallerError(f"app {self.name}: {problem}")
+            return None, root
+        return root, AgentTeam(root, self.agents, channel_vocabularies=self._channel_vocabularies())
 
     def _channel_vocabularies(self) -> dict[str, Vocabulary]:
         """Return the events that the model of each channel may emit; empty if roles do not limit them."""
@@ -141,18 +155,12 @@ class App:
     @property
     def agent_names(self) -> tuple[str, ...]:
         """Return the names that a message may have as its target."""
-        if self.claude_code:
-            return (self.claude_code.name,)
-        return tuple(AgentTeam(self.agent, self.agents).by_name)
+        return tuple(self.runtime.agent_names)
 
     @property
     def role_names(self) -> tuple[str, ...]:
         """Return all roles of the application, sorted. Links can be made for these roles only."""
-        names = {OWNER, *role_names((), self.roles)}
-        if not self.claude_code:
-            for agent in AgentTeam(self.agent, self.agents).by_name.values():
-                for tool in agent.tools:
-                    names.update(tool.roles)
+        names = {OWNER, *role_names((), self.roles), *self.runtime.tool_roles}
         names.update(self.channels or (GUEST,))
         return tuple(sorted(names - SERVER_ROLES))
 

@@ -1,6 +1,6 @@
 """The application's state in one session, and the events that its rules emit (protocol section 9).
 
-The driver passes every durable event to `apply`, and calls `rule_events` before it appends a batch. The
+The folds pass every durable event to `apply`; the writer calls `rule_events` before it appends a batch. The
 events of rules are appended with the batch, atomically, with origin `app` and the rule's name as actor, in
 the turn and the channel of the batch. Errors are the application's and are logged: an event whose reducer
 raises leaves the state unchanged; a batch for which a rule fails is refused.
@@ -52,10 +52,12 @@ class CurrentTitle(NamedTuple):
 class SessionAppState:
     """The state of an application in a session, as of the last event that was applied."""
 
-    def __init__(self, app: App, session_id: str) -> None:
+    def __init__(self, app: App, session_id: str, logger: logging.Logger | None = log) -> None:
+        """Without a `logger`, failed reducers and misfits are not logged: the session's owner logs them."""
         self._app = app
         self._session_id = session_id
-        self._reducers = guard_reducers(app.reducers, log_reducer_error)
+        self._logger = logger
+        self._reducers = guard_reducers(app.reducers, log_reducer_error if logger else ignore_reducer_error)
         # without logging: the errors of a dry run are logged when the event is applied
         self._dry_run_reducers = guard_reducers(app.reducers)
         self.state = app.initial_state()
@@ -76,7 +78,12 @@ class SessionAppState:
         misfit = self.misfits.get(envelope.type)
         if misfit is None:
             misfit = Misfit(envelope.type, 0, problem)
-            log.warning(
+            self._log_misfit(envelope, problem)
+        self.misfits[envelope.type] = structs.replace(misfit, count=misfit.count + 1)
+
+    def _log_misfit(self, envelope: Envelope, problem: str) -> None:
+        if self._logger is not None:
+            self._logger.warning(
                 "%s, %s: stored events %s do not fit their class any more, so the state lacks them; "
                 "the first is seq %d: %s",
                 self._app.name,
@@ -85,7 +92,6 @@ class SessionAppState:
                 envelope.seq,
                 problem,
             )
-        self.misfits[envelope.type] = structs.replace(misfit, count=misfit.count + 1)
 
     def may_react_to(self, events: Sequence[Event]) -> bool:
         if not self._app.has_rules:
@@ -108,6 +114,10 @@ class SessionAppState:
 
 def log_reducer_error(envelope: Envelope) -> None:
     log.exception("the reducer of %s failed at seq %d", envelope.type, envelope.seq)
+
+
+def ignore_reducer_error(envelope: Envelope) -> None:
+    """Do nothing, for a state that is only read."""
 
 
 def batch_scope(events: Sequence[Event]) -> Scope:

@@ -17,7 +17,7 @@ from msgspec import structs
 from turnlog.agents.blob_urls import blob_name
 from turnlog.agents.claude.prompts import command_opens_turn
 from turnlog.agents.runtime.approvals import is_approval_expired
-from turnlog.agents.runtime.drivers import SessionDriver
+from turnlog.agents.runtime.session_folds import SessionFolds
 from turnlog.agents.runtime.user_input import (
     REMOTE_ANSWER_PREFIX,
     checked_answer_events,
@@ -91,20 +91,19 @@ Answers = dict[str, tuple[Payload | UnknownPayload, PostedPosition]]  # of one p
 class ClientEventBatch:
     """One post of a member in a channel, while the session's lock is held."""
 
-    def __init__(self, log: Log, membership: Membership, driver: SessionDriver, channel: str | None) -> None:
+    def __init__(self, log: Log, membership: Membership, channel: str | None) -> None:
         self._log = log
         self._membership = membership
         self._channel = channel
-        self._driver = driver
         self._positions: list[PostedPosition] = []
-        self._views = driver.views
 
-    async def build_events(self, client_events: Sequence[ClientEvent]) -> list[Event]:
-        """Return the events to append, for what is open now. Calling it again starts over."""
+    async def build_events(self, folds: SessionFolds, client_events: Sequence[ClientEvent]) -> list[Event]:
+        """Return the events to append, for what the folds say is open. Calling it again starts over."""
+        self._folds = folds
         events: list[Event] = []
         answers: Answers = {}
         self._positions.clear()
-        self._views = self._driver.views.copy()  # each action is checked as if those before it were applied
+        self._views = self._folds.views.copy()  # each action is checked as if those before it were applied
         for item in client_events:
             path = item.path
             event = self._build_event(await self._with_call_id(item, answers), path)
@@ -219,12 +218,12 @@ class ClientEventBatch:
 
         rows = await self._log.find_events(membership.session_id, [event.id])
         if rows:
-            sent = previous_send(membership.app, message, rows[event.id], self._driver.tree.last_seq)
+            sent = previous_send(membership.app, message, rows[event.id], self._folds.tree.last_seq)
             self._positions.append(StoredAnswer(sent.seq))
             return
 
         catalog = membership.app.catalog
-        *cancellations, item = message_events(self._driver.tree, message, new_id("tr_"), answers)
+        *cancellations, item = message_events(self._folds.tree, message, new_id("tr_"), answers)
         for cancellation in cancellations:
             answer = cancellation.build(catalog, new_id("evt_"))
             call_id = get_answered_call_id(answer.payload) or ""
@@ -270,7 +269,7 @@ class ClientEventBatch:
         problems = validate_action(self._views, action, may_see, self._channel)
         if problems:
             if problems[0].kind == "conflict":
-                raise Conflict(problems[0].message, self._driver.tree.last_seq)
+                raise Conflict(problems[0].message, self._folds.tree.last_seq)
             raise InvalidAction(build_action_error(problems), path)
 
         self._views.record_action(action, may_see, self._channel)
@@ -305,7 +304,7 @@ class ClientEventBatch:
             return [self._with_new_turn(event)]
 
         try:
-            scope, call = find_waiting_call(self._driver.tree, call_id)
+            scope, call = find_waiting_call(self._folds.tree, call_id)
         except NotFound:
             return await self._previous_answer(payload, call_id)
         # the call is approved already, and another process runs it
@@ -361,7 +360,7 @@ class ClientEventBatch:
     def _with_new_turn(self, event: Event) -> Event:
         payload = event.payload
         is_prompt = (
-            self._membership.app.claude_code is not None
+            self._membership.app.runtime.takes_commands
             and isinstance(payload, UiCommand)
             and command_opens_turn(payload.command)
         )
@@ -394,7 +393,7 @@ class ClientEventBatch:
                 f"expected one open call of {quote(tool)}, got {len(matching)}; send the call_id; "
                 f"open calls: {', '.join(names) or 'none'}"
             )
-            raise Conflict(problem, self._driver.tree.last_seq)
+            raise Conflict(problem, self._folds.tree.last_seq)
         return item._replace(payload={**item.payload, "call_id": matching[0]})
 
     def _list_open_calls(self, trace_id: str | None, answers: Answers) -> dict[str, str]:
@@ -404,7 +403,7 @@ class ClientEventBatch:
         """
         membership = self._membership
         tools: dict[str, str] = {}
-        for invocation in self._driver.tree.open.values():
+        for invocation in self._folds.tree.open.values():
             is_of_turn = trace_id in (None, invocation.scope.trace_id)
             if not is_of_turn or not membership.may_see(invocation.scope.channel):
                 continue
@@ -421,7 +420,7 @@ class ClientEventBatch:
     async def _previous_answer(self, answer: Payload, call_id: str) -> StoredAnswer:
         """Return the position of the same answer in the log. Raise `Conflict` for a different one."""
         # before the log is read: the call may end meanwhile
-        agents = self._driver.tree.open.values()
+        agents = self._folds.tree.open.values()
         trace = next((agent.scope.trace_id for agent in agents if call_id in agent.calls), None)
         row = await self._log.closing_event(self._membership.session_id, call_id)
         # a decision or an input does not end its call
@@ -436,7 +435,7 @@ class ClientEventBatch:
         self, answer: Payload | UnknownPayload, call_id: str, earlier: Payload | UnknownPayload
     ) -> None:
         if earlier != answer:
-            raise Conflict(f"{call_id} has another answer already", self._driver.tree.last_seq)
+            raise Conflict(f"{call_id} has another answer already", self._folds.tree.last_seq)
 
     async def _find_answer(self, answer: Payload, call_id: str, trace: str | None) -> Row | None:
         bounds = await self._log.turn_bounds(self._membership.session_id, trace) if trace else None

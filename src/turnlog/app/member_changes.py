@@ -2,7 +2,8 @@
 
 If members or invites have changed since the record was read, the append fails and the decision is made
 again: of two people who redeem a link at once, or of a redemption and a revocation, only one succeeds. A
-principal that loses a right loses the streams and the invites that depend on it with the same append.
+principal that loses a right loses the invites that depend on it with the same append, and its streams when
+the log reports the change (`Log.on_members_changed`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -41,8 +42,6 @@ from turnlog.log import Log, OpenInvite, SessionRecord, envelope_json
 from turnlog.log.append import apply_to_record
 
 EndReason = Literal["revoked", "declined", "expired"]
-# ends the streams of a session that a durable change of members forbids
-RevokeStreams = Callable[[str, SessionMember], None]
 MAX_LISTED_INVITES = 100  # invitations of one person in an answer
 
 
@@ -91,14 +90,9 @@ class MemberChanges:
         self,
         log: Log,
         apps: Mapping[str, App],
-        revoke_streams: RevokeStreams,
-        open_session: Callable[[SessionRecord], Awaitable[object]],
     ) -> None:
-        """Call `open_session` before a change of members: it opens the driver, which observes the change."""
         self._log = log
         self._apps = apps
-        self._revoke_streams = revoke_streams
-        self._open_session = open_session
 
     # members
 
@@ -303,17 +297,12 @@ class MemberChanges:
                 raise NotFound(f"no session {session_id[:80]}")
             await check(record)
             decision = decide(record, app)
-            if member_changes_in(decision.events):
-                await self._open_session(record)
             expected = {"expected_members_seq": record.members_seq}
             return DecisionPlan(decision.events, record.last, expected, decision=decision)
 
         appended = await append_if_unchanged(partial(self._log.append, session_id), make_plan)
         assert appended is not None
         plan, result = appended
-        # at once: the driver may be busy, and would observe the change later
-        for change in member_changes_in(plan.events):
-            self._revoke_streams(session_id, change)
         if plan.decision.refusal is not None:
             raise plan.decision.refusal
         return plan.events, result.seqs[plan.decision.main]
@@ -324,10 +313,6 @@ class MemberChanges:
         if row is None or decode_envelope(envelope_json(row)).actor != actor:
             return None
         return row.seq
-
-
-def member_changes_in(events: Sequence[Event]) -> list[SessionMember]:
-    return [event.payload for event in events if isinstance(event.payload, SessionMember)]
 
 
 def current_membership(membership: Membership, record: SessionRecord, app: App) -> Membership:

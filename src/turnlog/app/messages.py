@@ -95,7 +95,7 @@ def membership_events(membership: Membership, tree: Tree) -> list[Event]:
 
 def resolve_channel(membership: Membership, message: UiMessage) -> UiMessage:
     """Return the message with its channel. Raise `BadInput` for a channel that its sender does not see."""
-    if membership.app.claude_code:
+    if membership.app.runtime.takes_commands:
         message = apply_route_prefix(message)
     if message.channel is None:
         return structs.replace(message, channel=membership.channel)

@@ -11,9 +11,15 @@ from turnlog.log import Log, SessionRecord
 
 
 async def make_session(
-    log: Log, app: App, principal: Principal, title: str | None = None, session_id: str | None = None
+    log: Log,
+    app: App,
+    principal: Principal,
+    title: str | None = None,
+    session_id: str | None = None,
+    *,
+    wants_work: bool = False,
 ) -> str:
-    """Create a session with its creator as a member, and return its id. No driver is opened.
+    """Create a session with its creator as a member, and return its id. `wants_work`: it needs an owner now.
 
     The session, its member and its title are stored together: no reader sees a session without members.
     Creating the same `session_id` again changes nothing: the ids of its first events are derived from it, so
@@ -30,7 +36,7 @@ async def make_session(
         for payload in payloads
     ]
     try:
-        return await log.create(app.name, session_id, events)
+        return await log.create(app.name, session_id, events, wants_work=wants_work)
     except Conflict:
         if is_new:
             raise

@@ -1,30 +1,34 @@
 """The sessions of the served applications: memberships, commands of members, and what members read.
 
 Everything is done through a `Membership`: a session that does not exist, belongs to an application that is
-not served, or has no membership for the principal raises the same `NotFound`. The first use of a session in
-this process opens its driver. Sending, answering and stopping only append events; the driver reads them from
-the log.
+not served, or has no membership for the principal raises the same `NotFound`. Reading writes nothing: it uses
+the folds of the session's runner, if this process owns the session, or of a watch. Sending, answering and
+stopping append events that ask for work; the owner of the session reads them from the log.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from turnlog.agents.runtime.agent_driver import ignore_event
+import msgspec
+
 from turnlog.agents.runtime.approvals import has_any_role
-from turnlog.agents.runtime.drivers import SessionDriver
-from turnlog.agents.runtime.executor import DescribeError, mask_tool_error
+from turnlog.agents.runtime.executor import DescribeError, HungTools, mask_tool_error
 from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_unchanged
+from turnlog.agents.runtime.runner_pool import QUIET_S, RunnerPool
+from turnlog.agents.runtime.session_folds import SessionFolds
+from turnlog.agents.runtime.session_runner import SessionRunner
+from turnlog.agents.runtime.session_runtime import EventObserver, NoObserver, RunnerOptions
+from turnlog.agents.runtime.session_watch import WatchPool
 from turnlog.agents.runtime.user_input import message_events
 from turnlog.app.app import App
 from turnlog.app.app_state import SessionAppState
 from turnlog.app.client_events import ClientEventBatch
-from turnlog.app.driver_registry import DriverRegistry, Observe
-from turnlog.app.member_changes import MemberChanges, RevokeStreams
+from turnlog.app.member_changes import MemberChanges
 from turnlog.app.membership import Membership, Principal, membership_of
 from turnlog.app.messages import (
     Chat,
@@ -55,7 +59,7 @@ from turnlog.app.session_creation import (
     find_session,
     make_session,
 )
-from turnlog.errors import BadInput, CallerError, Conflict, NotFound
+from turnlog.errors import BadInput, CallerError, Conflict, NotFound, Unavailable
 from turnlog.events import (
     Event,
     EventDraft,
@@ -69,17 +73,15 @@ from turnlog.events.catalog import Misfit
 from turnlog.events.envelope import format_timestamp
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
-from turnlog.log import Document, ListPosition, Log, SessionRecord, envelope_json
+from turnlog.log import Document, Lease, ListPosition, Log, SessionRecord, envelope_json
 from turnlog.state.derived_documents import is_document_visible
 from turnlog.state.tree import Tree, restrict_to_channels
 
 PAGE_SESSIONS = 100  # default size of a page of a list
 
-BuildEvents = Callable[[], Awaitable[list[Event]]]
+CHAT_CHECK_INTERVAL_S = 1.0  # of silence, after which a chat checks that its session's runner still works
 
-
-def ignore_revocation(session_id: str, change: SessionMember) -> None:
-    """Do nothing, for servers without streams."""
+BuildEvents = Callable[[SessionFolds], Awaitable[list[Event]]]
 
 
 class SessionSummary(NamedTuple):
@@ -103,37 +105,78 @@ class MemberPlan(AppendPlan):
 
 
 class Sessions:
-    """The sessions of this process' applications."""
+    """The sessions of this process' applications.
+
+    `quiet_s`: a session that no request uses and in which nothing runs is released after this time.
+    """
 
     def __init__(
         self,
         log: Log,
         apps: Iterable[App],
         pid: int,
-        observe: Observe = ignore_event,
-        revoke: RevokeStreams = ignore_revocation,
+        observer: EventObserver = NoObserver(),  # noqa: B008
         describe: DescribeError = mask_tool_error,
+        quiet_s: float = QUIET_S,
     ) -> None:
         self.log = log
         self.apps = index_apps(apps)
-        self.drivers = DriverRegistry(log, self.apps, pid, observe, describe)
+        hung_tools = HungTools()
+        self._runner_options = {
+            app.name: RunnerOptions(
+                pid, app.turn_limit_s, app.on_crash, observer, describe, hung_tools, describe_waiting
+            )
+            for app in self.apps.values()
+        }
+        self.runners = RunnerPool(log, self._make_runner, self.apps.keys(), quiet_s)
+        self.watches = WatchPool(log, self._make_watch_folds, quiet_s)
         self.read_models = ReadModelStore(log, self.apps)
-        self.member_changes = MemberChanges(log, self.apps, revoke, self.drivers.get)
+        self.member_changes = MemberChanges(log, self.apps)
         # each lock lives while a request uses it, so the maps do not grow with the number of sessions
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._create_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def recover(self) -> None:
-        """Close what a dead process left running, in every session it worked on.
+    async def start(self) -> None:
+        """Run the sessions that need an owner: their process has ended, or an event asks for work.
 
         Warn of stored events of recent sessions that do not fit the classes of their application any more.
         """
-        await self.drivers.recover()
+        await self.runners.claim_unowned()
+        self.runners.start()
         await warn_of_misfits(self.log, self.apps)
 
     async def close(self) -> None:
-        """Close every driver. Calls that wait for an answer stay open."""
-        await self.drivers.close()
+        """End all work. Calls that wait for an answer stay open, and turns that run are left to the next."""
+        self.watches.close()
+        await self.runners.close()
+
+    # folds
+
+    def _make_watch_folds(self, record: SessionRecord) -> SessionFolds:
+        app = self.apps[record.app]
+        app_state = SessionAppState(app, record.session_id, logger=None)
+        return SessionFolds(self.log, record.session_id, app.catalog, app_state)
+
+    async def _make_runner(self, lease: Lease) -> SessionRunner:
+        record = await self.log.info(lease.session_id)
+        app = self.apps[record.app]
+        self.watches.drop(record.session_id)
+        options = self._runner_options[app.name]
+        app_state = SessionAppState(app, record.session_id)
+        folds = SessionFolds(self.log, record.session_id, app.catalog, app_state)
+        return SessionRunner(self.log, lease, folds, app.runtime, app.vocabulary, options)
+
+    async def _synced_folds(self, record: SessionRecord) -> SessionFolds:
+        """Return the folds of a session as of now. They write nothing."""
+        runner = self.runners.find(record.session_id)
+        if runner is not None:
+            with suppress(Unavailable):  # it has stopped: a watch reads the log itself
+                await runner.wait_for_head()
+                return runner.folds
+        return await self.watches.synced_folds(record)
+
+    def _session_lock(self, membership: Membership) -> asyncio.Lock:
+        return self._locks.setdefault(membership.session_id, asyncio.Lock())
 
     # memberships
 
@@ -152,11 +195,14 @@ class Sessions:
         title: str | None = None,
         session_id: str | None = None,
     ) -> Membership:
-        """Create a session, open its driver and return the creator's membership."""
-        session_id = await make_session(self.log, self.get_app(app), principal, title, session_id)
-        membership = await self.get_membership(principal, session_id)
-        await self.drivers.get(membership.record)
-        return membership
+        """Create a session, let this process own it, and return the creator's membership."""
+        session_id = await make_session(
+            self.log, self.get_app(app), principal, title, session_id, wants_work=True
+        )
+        self.runners.start()
+        with suppress(Conflict):  # another process was faster
+            await self.runners.open(session_id)
+        return await self.get_membership(principal, session_id)
 
     async def get_membership(self, principal: Principal, session_id: str) -> Membership:
         if not session_id:
@@ -183,7 +229,7 @@ class Sessions:
     ) -> tuple[list[Membership], ListPosition | None]:
         """Return a page of memberships, the last active first, and the position of the next page.
 
-        Only the records of this page are read, and no driver is opened. A principal with a server role is in
+        Only the records of this page are read, and no session is opened. A principal with a server role is in
         every session. Sessions of applications that are not served are left out, so a page may be short.
         """
         owner = None if principal.server_roles else principal.name
@@ -198,38 +244,48 @@ class Sessions:
     async def list_summaries(
         self, principal: Principal, after: ListPosition | None = None, limit: int = PAGE_SESSIONS
     ) -> tuple[list[SessionSummary], ListPosition | None]:
-        """Return a page of summaries, and the position of the next page."""
+        """Return a page of summaries, and the position of the next page. No session is opened."""
         memberships, next_position = await self.list_memberships(principal, after, limit)
-        return [await self.summarize(membership) for membership in memberships], next_position
+        states = await self._lease_states(memberships)
+        summaries = [self._summarize(item, states.get(item.session_id, "")) for item in memberships]
+        return summaries, next_position
 
     async def summarize(self, membership: Membership) -> SessionSummary:
         """Return a session as its member sees it: events of channels it cannot see change nothing in it."""
+        states = await self._lease_states([membership])
+        return self._summarize(membership, states.get(membership.session_id, ""))
+
+    async def _lease_states(self, memberships: Sequence[Membership]) -> dict[str, str]:
+        """Return what the last owners said of those sessions that this process does not run."""
+        names = [item.session_id for item in memberships if self.runners.find(item.session_id) is None]
+        return await self.log.leases.states(names) if names else {}
+
+    def _summarize(self, membership: Membership, lease_state: str) -> SessionSummary:
         record = membership.record
-        driver = None
-        if self.drivers.has_driver(record.session_id):
-            driver = await self.drivers.get(record)
-        state = self._state_of(membership, driver)
+        state = self._state_of(membership, lease_state)
         if membership.visible_channels is None:
             return SessionSummary(membership, state, format_timestamp(record.active_ms(None)), record.last)
         active_ms = record.active_ms(membership.principal.name)
         return SessionSummary(membership, state, format_timestamp(active_ms), None)
 
-    def _state_of(self, membership: Membership, driver: SessionDriver | None) -> str:
+    def _state_of(self, membership: Membership, lease_state: str) -> str:
         """Return closed, running, waiting or idle, by what the member sees.
 
-        A session waits when all its open agents wait, or when a view was not answered. Without a driver it is
-        idle.
+        A session waits when all its open agents wait, or when a view was not answered. If this process does
+        not run it, the state is the one that its last owner has stored.
         """
         if membership.record.closed:
             return "closed"
-        if driver is None:
-            return "idle"
-        tree = restrict_to_channels(driver.tree, membership.may_see)
+        runner = self.runners.find(membership.session_id)
+        if runner is None:
+            channels = decode_waiting(lease_state)
+            return "waiting" if any(map(membership.may_see, channels)) else "idle"
+        tree = restrict_to_channels(runner.tree, membership.may_see)
         if tree.open:
             return "waiting" if tree.is_all_waiting else "running"
         if tree.queued_turns:
             return "running"
-        return "waiting" if driver.views.has_question(membership.may_see) else "idle"
+        return "waiting" if runner.folds.views.has_question(membership.may_see) else "idle"
 
     # default sessions
 
@@ -278,23 +334,6 @@ class Sessions:
         session_id = alias_session_id(principal, served_app, alias)
         return await self.create(principal, served_app.name, session_id=session_id)
 
-    # drivers
-
-    async def ensure_driver(self, membership: Membership) -> None:
-        """Open the session's driver, if this process has none."""
-        await self.drivers.get(membership.record)
-
-    @asynccontextmanager
-    async def _synced_driver(self, membership: Membership) -> AsyncIterator[SessionDriver]:
-        """Yield the driver, caught up with the log, under the session's lock."""
-        driver = await self.drivers.get(membership.record)
-        async with self._locks.setdefault(membership.session_id, asyncio.Lock()):
-            await driver.wait_for_seq(await self._last_seq(membership))
-            yield driver
-
-    async def _last_seq(self, membership: Membership) -> int:
-        return await self.log.last_seq(membership.session_id)
-
     # commands
 
     async def send(
@@ -310,39 +349,40 @@ class Sessions:
         catalog = membership.app.catalog
         message_id = event_id or new_id("evt_")
         trace = new_id("tr_")
-        async with self._synced_driver(membership) as driver:
+
+        async def build_events(folds: SessionFolds) -> list[Event]:
+            *cancellations, item = message_events(folds.tree, message, trace)
+            events = [cancellation.build(catalog, new_id("evt_")) for cancellation in cancellations]
+            events.append(with_actor(membership, item).build(catalog, message_id))
+            return events
+
+        async with self._session_lock(membership):
             if event_id:
                 rows = await self.log.find_events(membership.session_id, [event_id])
                 if rows:
-                    return previous_send(membership.app, message, rows[event_id], driver.tree.last_seq)
-
-            async def build_events() -> list[Event]:
-                *cancellations, item = message_events(driver.tree, message, trace)
-                events = [cancellation.build(catalog, new_id("evt_")) for cancellation in cancellations]
-                events.append(with_actor(membership, item).build(catalog, message_id))
-                return events
-
-            events, seqs = await self._append(driver, membership, build_events)
-            turn = events[-1].scope.trace_id or ""
-            return SendResult(seqs[-1], message_id, turn, cancelled_calls=len(events) - 1)
+                    last = await self._last_seq(membership)
+                    return previous_send(membership.app, message, rows[event_id], last)
+            events, seqs = await self._append(membership, build_events)
+        turn = events[-1].scope.trace_id or ""
+        return SendResult(seqs[-1], message_id, turn, cancelled_calls=len(events) - 1)
 
     async def _append(
         self,
-        driver: SessionDriver,
         membership: Membership,
-        build_events: Callable[[], Awaitable[list[Event]]],
+        build_events: BuildEvents,
     ) -> tuple[Sequence[Event], list[int]]:
         """Append a member's batch with the events that rules emit. Return the batch and its seqs.
 
         If what is open has changed meanwhile, the batch is built again.
         """
-        app_state = driver.writer.app_state
 
         async def make_plan() -> MemberPlan:
-            last = driver.tree.last_seq
-            durable_count = driver.writer.durable_count
-            events = await build_events()
-            joins = membership_events(membership, driver.tree)
+            folds = await self._synced_folds(membership.record)
+            app_state = folds.app_state
+            last = folds.last_seq
+            durable_count = folds.durable_count
+            events = await build_events(folds)
+            joins = membership_events(membership, folds.tree)
             new_events = await self._not_yet_appended(membership, events)
             rule_events = app_state.rule_events(new_events, last + len(joins), "apply")
             # a batch that depends on nothing may be appended wherever the log ends
@@ -359,11 +399,12 @@ class Sessions:
                 own_start=len(joins),
             )
 
-        appended = await append_if_unchanged(
-            partial(self.log.append, membership.session_id), make_plan, driver.wait_for_seq
-        )
+        self.runners.start()
+        append = partial(self.log.append, membership.session_id, wants_work=True)
+        appended = await append_if_unchanged(append, make_plan)
         assert appended is not None
         plan, result = appended
+        self.runners.retry(membership.session_id)
         return plan.own_events, result.seqs[plan.own_start : plan.own_start + len(plan.own_events)]
 
     async def _not_yet_appended(self, membership: Membership, events: Sequence[Event]) -> Sequence[Event]:
@@ -374,10 +415,10 @@ class Sessions:
 
     async def post(self, membership: Membership, client_events: Sequence[ClientEvent]) -> list[int]:
         """Append a page's events (messages, answers, actions, the application's) and return their seqs."""
-        async with self._synced_driver(membership) as driver:
-            batch = ClientEventBatch(self.log, membership, driver, membership.channel)
-            _, seqs = await self._append(driver, membership, lambda: batch.build_events(client_events))
-            return batch.resolve_seqs(seqs)
+        batch = ClientEventBatch(self.log, membership, membership.channel)
+        async with self._session_lock(membership):
+            _, seqs = await self._append(membership, lambda folds: batch.build_events(folds, client_events))
+        return batch.resolve_seqs(seqs)
 
     async def chat(self, membership: Membership, chat: Chat) -> SendResult:
         """Append a page's events and then a message, in one batch and one turn.
@@ -394,27 +435,43 @@ class Sessions:
         if message is not None:
             ids.append(message_id)
 
-        async with self._synced_driver(membership) as driver:
-            batch = ClientEventBatch(self.log, membership, driver, chat.channel)
+        batch = ClientEventBatch(self.log, membership, chat.channel)
 
-            async def build_events() -> list[Event]:
-                direct_events = await batch.build_events(chat.direct_events)
-                if message is None:
-                    scope = waiting_turn_scope(driver.tree, chat.channel, trace)
-                    return [with_trace(event, scope) for event in direct_events]
-                *cancellations, item = message_events(driver.tree, message, trace)
-                events = [cancellation.build(catalog, new_id("evt_")) for cancellation in cancellations]
-                events += [with_trace(event, item.scope) for event in direct_events]
-                events.append(with_actor(membership, item).build(catalog, message_id))
-                return events
+        async def build_events(folds: SessionFolds) -> list[Event]:
+            direct_events = await batch.build_events(folds, chat.direct_events)
+            if message is None:
+                scope = waiting_turn_scope(folds.tree, chat.channel, trace)
+                return [with_trace(event, scope) for event in direct_events]
+            *cancellations, item = message_events(folds.tree, message, trace)
+            events = [cancellation.build(catalog, new_id("evt_")) for cancellation in cancellations]
+            events += [with_trace(event, item.scope) for event in direct_events]
+            events.append(with_actor(membership, item).build(catalog, message_id))
+            return events
 
-            result = await self._previous_chat(membership, chat, await build_events(), ids)
+        async with self._session_lock(membership):
+            folds = await self._synced_folds(membership.record)
+            result = await self._previous_chat(membership, chat, await build_events(folds), ids)
             if result is None:
-                events, seqs = await self._append(driver, membership, build_events)
+                events, seqs = await self._append(membership, build_events)
                 result = SendResult(seqs[0], events[-1].id, events[-1].scope.trace_id or "")
-        await driver.wait_for_head()
-        await driver.wait_until_idle(result.turn)
+        await self._wait_until_settled(membership, result.turn)
         return result
+
+    async def _wait_until_settled(self, membership: Membership, turn: str) -> None:
+        runner = self.runners.find(membership.session_id)
+        if runner is not None:
+            with suppress(Unavailable):  # it was released or has stopped: a watch reads the log itself
+                await runner.wait_for_head()
+                await runner.wait_until_settled(turn)
+                return
+        await self.watches.wait_until_settled(
+            membership.record, turn, CHAT_CHECK_INTERVAL_S, lambda: self._check_runner(membership)
+        )
+
+    def _check_runner(self, membership: Membership) -> None:
+        """Raise `Unavailable` if the session's runner has failed: its turns do not go on for now."""
+        if self.runners.has_failed(membership.session_id):
+            raise Unavailable("the session's runner has stopped; try again")
 
     async def _previous_chat(
         self, membership: Membership, chat: Chat, events: Sequence[Event], ids: Sequence[str]
@@ -450,51 +507,49 @@ class Sessions:
     async def stop(self, membership: Membership) -> int:
         """Append a stop for the channels that this member may stop. Return the seq of the first."""
         membership.require_member()
-        await self.drivers.get(membership.record)
         events: list[Event] = []
         for channel in membership.stoppable_channels:
             scope = Scope(channel=channel, actor=membership.principal.name)
             item = EventDraft(UiCommand(command=Stop()), scope, "ui")
             events.append(item.build(membership.app.catalog, new_id("evt_")))
-        result = await self.log.append(membership.session_id, events)
+        self.runners.start()
+        result = await self.log.append(membership.session_id, events, wants_work=True)
         return result.seqs[0]
+
+    async def _last_seq(self, membership: Membership) -> int:
+        return await self.log.last_seq(membership.session_id)
 
     # reading
 
     async def tree(self, membership: Membership) -> Tree:
         """Return the open agents and calls, as of the end of the log."""
-        async with self._synced_driver(membership) as driver:
-            return driver.tree
+        return (await self._synced_folds(membership.record)).tree
 
     async def list_frontend_calls(self, membership: Membership) -> dict[str, tuple[str, str]]:
         """Return the tool and the turn of each call that waits for this member's page, by call id."""
         calls: dict[str, tuple[str, str]] = {}
-        async with self._synced_driver(membership) as driver:
-            for invocation in driver.tree.open.values():
-                if not membership.may_see(invocation.scope.channel):
-                    continue
-                for call_id, call in invocation.calls.items():
-                    is_frontend_call = call.awaits_page and call.call.executor == "frontend"
-                    if is_frontend_call and has_any_role(call.roles, membership.effective_roles):
-                        calls[call_id] = call.call.tool, invocation.scope.trace_id or ""
+        folds = await self._synced_folds(membership.record)
+        for invocation in folds.tree.open.values():
+            if not membership.may_see(invocation.scope.channel):
+                continue
+            for call_id, call in invocation.calls.items():
+                is_frontend_call = call.awaits_page and call.call.executor == "frontend"
+                if is_frontend_call and has_any_role(call.roles, membership.effective_roles):
+                    calls[call_id] = call.call.tool, invocation.scope.trace_id or ""
         return calls
 
     async def state(self, membership: Membership) -> tuple[int, Any]:
         """Return the last seq, and the application's state as this member sees it."""
-        async with self._synced_driver(membership) as driver:
-            assert isinstance(driver.writer.app_state, SessionAppState)
-            return driver.tree.last_seq, membership.visible_state(driver.writer.app_state.state)
+        folds = await self._synced_folds(membership.record)
+        return folds.last_seq, membership.visible_state(folds.app_state.state)
 
     async def misfits(self, membership: Membership) -> list[Misfit]:
-        """Return which stored events no longer fit the application's classes; nothing for non-owners.
-
-        A session without a driver is not opened for this: that would write to its log.
-        """
-        if not membership.is_owner or not self.drivers.has_driver(membership.session_id):
+        """Return which stored events no longer fit the application's classes; nothing for non-owners."""
+        if not membership.is_owner:
             return []
-        driver = await self.drivers.get(membership.record)
-        assert isinstance(driver.writer.app_state, SessionAppState)
-        return list(driver.writer.app_state.misfits.values())
+        folds = await self._synced_folds(membership.record)
+        assert isinstance(folds.app_state, SessionAppState)
+        return list(folds.app_state.misfits.values())
 
     async def load_read_models(
         self,
@@ -521,6 +576,20 @@ class Sessions:
         if channels is None:
             return documents
         return [document for document in documents if is_document_visible(channels, document.body)]
+
+
+def describe_waiting(runner: SessionRunner) -> str:
+    """Return the channels in which a session waits for an answer, as JSON; "" is no channel."""
+    channels = {agent.scope.channel for agent in runner.tree.open.values()}
+    channels |= runner.folds.views.channels_with_questions
+    names = sorted(channel or "" for channel in channels)
+    return msgspec.json.encode(names).decode() if names else ""
+
+
+def decode_waiting(state: str) -> list[str | None]:
+    """Return the channels that `describe_waiting` wrote; None is no channel."""
+    names = msgspec.json.decode(state, type=list[str]) if state else []
+    return [name or None for name in names]
 
 
 def index_apps(apps: Iterable[App]) -> dict[str, App]:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from turnlog.agents import Agent, Scripted, tool
-from turnlog.agents.agent import index_agents
 from turnlog.agents.retry import RetryPolicy
+from turnlog.agents.team import index_agents
 from turnlog.errors import CallerError
 
 MODEL = Scripted(lambda messages: [])

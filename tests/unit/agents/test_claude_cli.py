@@ -10,10 +10,11 @@ import uvloop
 
 from tests.support.claude_sessions import Room, is_there, lawful, make_app, played, room
 from tests.support.claude_standin import COMMAND
+from tests.support.session_runners import claude_runtime
 from tests.unit.app.desk import ADA, desk, play
 from turnlog import App, open_log
 from turnlog.agents.claude.claude_code import ClaudeCode
-from turnlog.agents.claude.driver import MAX_ATTEMPTS
+from turnlog.agents.claude.runtime import MAX_ATTEMPTS
 from turnlog.errors import CallerError, InvalidEvent
 from turnlog.events import Envelope, Event
 from turnlog.log import Log, MemoryStore
@@ -207,7 +208,7 @@ def test_process_that_closes_its_stdin_a_short_message_ends_the_turn(
         runner.run(run())
 
 
-def test_process_driver_turn_taken_up_forgets_its_tries(tmp_path: Path) -> None:
+def test_process_turn_taken_up_forgets_its_tries(tmp_path: Path) -> None:
     code = """
 if not os.path.exists("died"):
     open("died", "w").close()
@@ -224,7 +225,7 @@ signal.pause()
         async with room(app) as office:
             await office.ask("hi")
             assert await office.ends() == ["end_turn"]
-            assert (await office.driver())._attempts == {}
+            assert claude_runtime(await office.runner())._attempts == {}
 
     play(run)
 
@@ -382,7 +383,7 @@ def test_a_server_that_died_while_a_permission_was_asked_for_leaves_nothing_open
         async with desk(app, log=copy) as later:
             again = Room(later, await later.sessions.get_membership(ADA, session))
             assert await again.ends() == []
-            await again.driver()
+            await again.runner()
             assert await again.ends() == ["error"]
             assert await again.lives() == [("server_shutdown", None)]
             await again.ask("Hello")
@@ -435,10 +436,11 @@ def test_a_session_that_is_closed_ends_its_process(tmp_path: Path) -> None:
         async with room(app) as office:
             await office.ask("one")
             [pid] = await office.pids()
-            driver = await office.driver()
+            runner = await office.runner()
             await office.desk.log.close_session(office.seat.session_id)
-            assert driver._output_task is not None
-            await driver._output_task
+            output_task = claude_runtime(runner)._output_task
+            assert output_task is not None
+            await asyncio.wait([output_task])
             assert not is_there(pid)
 
     play(run)
@@ -471,4 +473,4 @@ def test_a_process_is_no_agent() -> None:
     app = App("office", ClaudeCode())
     with pytest.raises(CallerError, match="is a process"):
         _ = app.agent
-    assert app.runtime is app.claude_code
+    assert (app.runtime.takes_commands, app.has_agents) == (True, False)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from tests.support.claude_sessions import Room, is_there, lawful, make_app, played, room
 from tests.support.manual_clock import move_on, run_on_clock
+from tests.support.session_runners import claude_runtime
 from turnlog import App
 from turnlog.agents.claude.claude_code import INACTIVITY_S
-from turnlog.agents.claude.driver import INTERRUPT_GRACE_S
 from turnlog.agents.claude.process import TERM_GRACE_S
+from turnlog.agents.claude.runtime import INTERRUPT_GRACE_S
 from turnlog.log import Log, MemoryStore
 
 LIMIT_S = 600.0
@@ -32,9 +33,9 @@ def on_clock(app: App, test: Callable[[Room], Awaitable[None]]) -> None:
 
 async def passes(office: Room, seconds: float) -> None:
     """Time goes by, when everything that happened has been dealt with."""
-    driver = await office.driver()
-    await driver.wait_for_head()
-    async with driver._decision_lock:
+    runner = await office.runner()
+    await runner.wait_for_head()
+    async with runner.lock:
         pass
     for _ in range(3):  # whoever is to wake up then has gone to sleep
         await asyncio.sleep(0)
@@ -43,7 +44,7 @@ async def passes(office: Room, seconds: float) -> None:
 
 async def has_to_go(office: Room) -> None:
     """Wait until the process is asked to go, and let its time pass."""
-    life = (await office.driver())._process_run
+    life = claude_runtime(await office.runner())._process_run
     while life is not None and life.process._kill_timer is None:  # noqa: ASYNC110  nobody tells of it
         await asyncio.sleep(0)
     move_on(TERM_GRACE_S)

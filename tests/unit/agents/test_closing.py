@@ -10,11 +10,12 @@ import pytest
 from tests.support.agent_logs import body, lawful
 from tests.support.agent_vectors import VECTORS, Stage, Trouble, event_of
 from tests.support.limits import HANG_S
+from tests.support.session_runners import open_runner
 from turnlog import open_log
 from turnlog.agents import Agent, Scripted, ToolUse, tool
-from turnlog.agents.agent import AgentTeam
-from turnlog.agents.runtime.agent_driver import AgentDriver
+from turnlog.agents.runtime.session_runner import SessionRunner
 from turnlog.agents.runtime.user_input import answer_events
+from turnlog.agents.team import AgentTeam
 from turnlog.errors import StoreError
 from turnlog.events import CATALOG, Event, Scope, UiMessage
 from turnlog.log import AppendResult, Log, Page
@@ -53,23 +54,22 @@ async def until(log: Log, session: str, kind: str) -> None:
                 return
 
 
-async def asked(log: Log, session: str) -> AgentDriver:
-    driver = AgentDriver(log, session, AgentTeam(keeper()), CATALOG, None)
-    await driver.open()
+async def asked(log: Log, session: str) -> SessionRunner:
+    runner = await open_runner(log, session, AgentTeam(keeper()))
     message = CATALOG.build_event(
         UiMessage(text="Go"), id="evt_go", origin="ui", scope=Scope(trace_id="tr_1")
     )
     await log.append(session, [message])
     await until(log, session, "approval.request")
-    return driver
+    return runner
 
 
 def test_an_approval_that_nobody_gives_is_over_when_its_time_is() -> None:
     async def wait(log: Log) -> None:
         session = await log.create("keeper")
-        driver = await asked(log, session)
+        runner = await asked(log, session)
         await until(log, session, "agent.end")
-        await driver.close()
+        await runner.close()
         stage = Stage(log, {}, Trouble())
         stage.session = session
         events = await stage.events()
@@ -85,10 +85,9 @@ def test_time_goes_on_although_the_process_that_asked_is_gone() -> None:
     async def wait(log: Log) -> None:
         session = await log.create("keeper")
         await (await asked(log, session)).close()
-        driver = AgentDriver(log, session, AgentTeam(keeper()), CATALOG, None)
-        await driver.open()
+        runner = await open_runner(log, session, AgentTeam(keeper()))
         await until(log, session, "agent.end")
-        await driver.close()
+        await runner.close()
 
     run_now(wait)
 
@@ -122,9 +121,9 @@ def test_an_answer_at_the_last_moment_is_not_answered_twice() -> None:
             taken, answers[:] = answers[:], []
             return taken
 
-        assert stage.driver is not None
+        assert stage.runner is not None
         late: Any = Late(log, once)
-        stage.driver.writer._log = late
+        stage.runner.writer._log = late
         await stage.move({"stop": True})
         await stage.close()
         events = await stage.events()
@@ -150,20 +149,19 @@ class Deaf:
             raise StoreError("the disk is gone")
 
 
-def test_who_waits_for_a_driver_that_lost_its_log_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_who_waits_for_a_runner_that_lost_its_log_is_told(caplog: pytest.LogCaptureFixture) -> None:
     async def lose(log: Log) -> None:
         session = await log.create("keeper")
         deaf: Any = Deaf(log)
-        driver = AgentDriver(deaf, session, AgentTeam(keeper()), CATALOG, None)
-        await driver.open()
-        waits = asyncio.create_task(driver.wait_for_seq(1_000))
+        runner = await open_runner(deaf, session, AgentTeam(keeper()))
+        waits = asyncio.create_task(runner.wait_for_seq(1_000))
         message = CATALOG.build_event(
             UiMessage(text="Go"), id="evt_go", origin="ui", scope=Scope(trace_id="tr_1")
         )
         await log.append(session, [message])
-        with pytest.raises(StoreError, match="driver is not running"):
+        with pytest.raises(StoreError, match="runner has stopped"):
             await waits
-        await driver.close()
+        await runner.close()
 
     run_now(lose)
     assert "the disk is gone" in caplog.text

@@ -7,6 +7,7 @@ import pytest
 from tests.support.agent_logs import lawful
 from tests.support.limited_session import LIMIT_S, PROBLEM, Scene, on_clock, opened, ring
 from tests.support.manual_clock import run_on_clock
+from tests.support.session_runners import agent_runtime
 from tests.support.written_logs import log as hand_written
 from tests.support.written_logs import scope
 from turnlog.agents.runtime.turn_timeout import running_turns, timeout_events
@@ -42,7 +43,7 @@ async def test_a_model_that_never_ends_is_hung_up_on() -> None:
         await scene.send("hang")
         await scene.until("block.delta")
         await scene.passes(LIMIT_S - 1)
-        assert scene.driver.tree.open
+        assert scene.runner.tree.open
         await scene.passes(1)
         events = await scene.events()
         lawful(events)
@@ -53,7 +54,11 @@ async def test_a_model_that_never_ends_is_hung_up_on() -> None:
         assert await scene.ends() == [("Guide", "timeout")]
         assert scene.mind.hung_up == ["hang"]
         assert {event.trace_id for event in events} == {"tr_1"}
-        left = [scene.driver._tasks, scene.driver._active_steps, scene.driver._timers._timers]
+        left = [
+            scene.runner._tasks,
+            agent_runtime(scene.runner)._completions.active_agents,
+            scene.runner.timers._timers,
+        ]
         assert not any(left)
 
 
@@ -68,14 +73,14 @@ async def test_a_tool_that_never_ends_is_stopped_and_its_call_answered() -> None
         assert (result["ok"], result["error"]["code"]) == (False, "CANCELLED")
         assert result["error"]["message"] == PROBLEM["message"]
         assert await scene.ends() == [("Guide", "timeout")]
-        assert not scene.driver._tasks
+        assert not scene.runner._tasks
 
 
 @on_clock
 async def test_an_agent_below_that_never_ends_takes_its_callers_with_it() -> None:
     async with opened() as scene:
         await scene.send("scout")
-        await scene.until("block.delta")
+        await scene.until("block.delta", 2)
         await scene.passes(LIMIT_S)
         events = await scene.events()
         lawful(events)
@@ -190,7 +195,7 @@ async def test_another_turn_that_runs_in_the_same_session_goes_on() -> None:
 async def test_another_session_goes_on() -> None:
     async with opened() as scene:
         other = Scene(scene.log, await scene.log.create("limit"))
-        await other.driver.open()
+        await other.open()
         await scene.send("hang")
         await scene.until("block.delta")
         await scene.passes(LIMIT_S / 2)
@@ -198,7 +203,7 @@ async def test_another_session_goes_on() -> None:
         await other.until("block.delta")
         await scene.passes(LIMIT_S / 2)
         assert (await scene.ends(), await other.ends()) == ([("Guide", "timeout")], [])
-        await other.driver.close()
+        await other.runner.close()
 
 
 def test_a_driver_that_is_closed_has_no_clock_left(caplog: pytest.LogCaptureFixture) -> None:
@@ -206,9 +211,9 @@ def test_a_driver_that_is_closed_has_no_clock_left(caplog: pytest.LogCaptureFixt
         async with opened() as scene:
             await scene.send("hang")
             await scene.until("block.delta")
-            await scene.driver.wait_for_head()
+            await scene.runner.wait_for_head()
         await ring(LIMIT_S)
-        assert not scene.driver._tasks
+        assert not scene.runner._tasks
 
     run_on_clock(play)
     assert caplog.text == ""

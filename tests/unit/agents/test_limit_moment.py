@@ -20,10 +20,8 @@ async def test_a_question_that_is_in_the_log_when_the_time_is_over_was_in_time()
     async with opened() as scene:
         await scene.send("later")
         await scene.until("tool.call")
-        await scene.driver.wait_for_head()
-        async with (
-            scene.driver._decision_lock
-        ):  # nobody looks while the time runs out and the question is asked
+        await scene.runner.wait_for_head()
+        async with scene.runner.lock:  # nobody looks while the time runs out and the question is asked
             await ring(LIMIT_S)
             scene.gate.set()
             await scene.until("tool.await")
@@ -39,8 +37,8 @@ async def test_an_answer_that_is_in_the_log_too_starts_the_clock_again() -> None
     async with opened() as scene:
         await scene.send("later hang")
         await scene.until("tool.call")
-        await scene.driver.wait_for_head()
-        async with scene.driver._decision_lock:
+        await scene.runner.wait_for_head()
+        async with scene.runner.lock:
             await ring(LIMIT_S)
             scene.gate.set()
             await scene.until("tool.await")
@@ -105,8 +103,8 @@ async def test_a_stop_at_the_last_moment_is_a_stop() -> None:
     async with opened() as scene:
         await scene.send("hang")
         await scene.until("block.delta")
-        await scene.driver.wait_for_head()
-        async with scene.driver._decision_lock:  # nobody looks while the time runs out and the stop arrives
+        await scene.runner.wait_for_head()
+        async with scene.runner.lock:  # nobody looks while the time runs out and the stop arrives
             await ring(LIMIT_S)
             await scene.log.append(scene.session, [event_of(stop())])
         await scene.until("agent.end")

@@ -63,7 +63,7 @@ def test_remote_tool_that_needs_approval_times_out_after_it_is_given() -> None:
             await at.sessions.tree(seat)
             decision = {"call_id": call_id, "args_hash": asked["args_hash"], "decision": "approve"}
             await at.post(seat, "approval.decision", decision)
-            await at.sessions.tree(seat)
+            await at.wait_for_runner(seat)
             assert await timed_out(at, seat)
 
     run_on_clock(run)
@@ -75,7 +75,7 @@ def test_remote_tool_server_restarted_times_out() -> None:
         async with desk(app, log=log) as at:
             seat, _ = await called(at)
         async with desk(app, log=log) as later:
-            await later.sessions.tree(seat)
+            await later.wait_for_runner(seat)
             assert await timed_out(later, seat)
         await log.close()
 

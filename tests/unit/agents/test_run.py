@@ -145,8 +145,8 @@ def test_leaving_the_loop_detaches_and_the_turn_goes_on_to_its_end() -> None:
                     break
             [end] = await of(log, name, "agent.end")
             assert b'"end_turn"' in bytes(end.payload)
-            await asyncio.gather(*guide.release_tasks)
-            assert guide.session_handles == {}, "nobody follows and nothing runs: the session is let go"
+            await until(lambda: not guide.run_pools)
+            assert await log.leases.owner_of(name) is None, "no run follows and no turn runs: it is released"
 
     run_now(leave)
 
@@ -171,7 +171,7 @@ def test_a_run_that_comes_while_the_session_is_let_go_of_is_not_closed_with_it()
         guide = saying("Hello.")
         async with session(log) as name:
             first = asyncio.create_task(guide.ask("One", log=log, session_id=name))
-            await until(lambda: any(desk.is_releasing for desk in guide.session_handles.values()))
+            await until(lambda: any(pool.runners._releases for pool in guide.run_pools.values()))
             assert await guide.ask("Two", log=log, session_id=name) == "Hello."
             assert await first == "Hello."
 
@@ -360,7 +360,7 @@ def test_a_log_of_ones_own_is_used_and_left_open() -> None:
         await guide.ask("One", log=log)
         await guide.ask("Two", log=log)
         assert len(await log.sessions()) == 2
-        assert (guide.session_handles, guide.release_tasks) == ({}, set())
+        assert guide.run_pools == {}
 
     run_now(own)
 
@@ -370,23 +370,22 @@ def test_a_session_that_is_not_there_is_an_error_and_leaves_nothing_behind() -> 
         guide = saying("Hi.")
         with pytest.raises(NotFound):
             await guide.ask("One", log=log, session_id="sess_nowhere")
-        await asyncio.gather(*guide.release_tasks, return_exceptions=True)
-        assert guide.session_handles == {}
+        assert guide.run_pools == {}
 
     run_now(nowhere)
 
 
-def test_who_waits_for_a_driver_that_stopped_is_told() -> None:
+def test_who_waits_for_a_runner_that_stopped_is_told() -> None:
     async def closed(log: Log) -> None:
         guide = saying(ToolUse("confirm", {"question": "One?"}), tools=[confirm])
         async with session(log) as name:
-            desks = [
-                next(iter(guide.session_handles.values()))
+            runners = [
+                guide.run_pools[id(log)].runners.find(name)
                 async for event in guide.run("Go", log=log, session_id=name)
                 if isinstance(event.payload, ToolCall)
             ]
-            with pytest.raises(StoreError, match="driver is not running"):
-                await desks[0].driver.wait_for_seq(10_000)
+            with pytest.raises(StoreError, match="runner has stopped"):
+                await runners[0].wait_for_seq(10_000)
 
     run_now(closed)
 
@@ -452,7 +451,7 @@ def test_a_stop_ends_models_tools_and_agents_before_the_turn_is_over() -> None:
             ends = await running
             assert {end.stop_reason for end in ends.values()} == {"cancelled"}
             assert len(ends) == 3
-            assert reached == {"model", "async tool", "thread"}
+            await until(lambda: reached == {"model", "async tool", "thread"})
             results = await of(log, name, "tool.result")
             assert len(results) == 4
             assert all(b'"CANCELLED"' in bytes(result.payload) for result in results)
@@ -467,13 +466,10 @@ def test_closing_while_a_retry_waits_does_not_wait_for_it() -> None:
         async with session(log) as name:
             async for event in guide.run("Go", log=log, session_id=name):
                 if event.type == "block.retract":
-                    [desk] = guide.session_handles.values()
-                    await desk.driver.close()
+                    await guide.run_pools[id(log)].runners.close()
                     break
-            [end] = await of(log, name, "agent.end")
-            assert b'"error"' in bytes(end.payload)
-            for task in guide.release_tasks:
-                task.cancel()
+            assert await of(log, name, "agent.end") == [], "the next owner continues"
+            assert await log.leases.owner_of(name) is None
 
     run_now(close)
 

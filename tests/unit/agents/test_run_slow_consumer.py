@@ -32,8 +32,10 @@ async def test_run_with_a_consumer_that_waits_for_the_end_of_the_turn_gives_ever
     async with aclosing(agent.run("Go")) as entries:
         async for entry in entries:
             if not types:
-                [desk] = agent.session_handles.values()
-                await desk.wait_until_idle()  # the turn is over, and its consumer has seen one event
+                [pool] = agent.run_pools.values()
+                runner = pool.runners.find(entry.session_id)
+                while not runner.is_idle:  # the turn is over, and its consumer has seen one event
+                    await runner.wait_for_seq(runner.tree.last_seq + 1)
             types.append(entry.type)
     assert types.count("tool.result") == CALLS
     assert types[-1] == "agent.end"

@@ -1,11 +1,14 @@
 """What an agent says reaches the log in order, merged only while a write is under way."""
 
 import asyncio
+from itertools import groupby
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from turnlog.agents.runtime.delta_writer import MAX_PENDING_CHARS, DeltaWriter
+from turnlog.agents.runtime.delta_writer import MAX_PENDING_CHARS, DeltaWriter, PendingBatch
 from turnlog.events import BlockDelta, BlockStart, Payload
 
 
@@ -44,6 +47,35 @@ def test_the_first_delta_goes_at_once_and_the_rest_is_merged() -> None:
         [BlockStart(block_id="blk_1", kind="text"), delta("one")],
         [delta(" two three"), delta("other", "blk_2")],
     ]
+
+
+PAYLOADS = st.lists(
+    st.builds(delta, st.text("ab", max_size=3), st.sampled_from(["blk_1", "blk_2"]))
+    | st.just(BlockStart(block_id="blk_1", kind="text"))
+)
+
+
+def delta_block(payload: Payload) -> str | None:
+    return payload.block_id if isinstance(payload, BlockDelta) else None
+
+
+@given(PAYLOADS)
+def test_a_batch_joins_neighbouring_deltas_of_a_block_and_nothing_else(payloads: list[Payload]) -> None:
+    expected: list[Payload] = []
+    for block_id, group in groupby(payloads, delta_block):
+        if block_id is None:
+            expected += group
+        else:
+            text = "".join(payload.text for payload in group if isinstance(payload, BlockDelta))
+            expected.append(delta(text, block_id))
+
+    batch = PendingBatch()
+    for payload in payloads:
+        batch.add(payload)
+    assert bool(batch) == bool(payloads)
+    assert batch.chars == sum(len(payload.text) for payload in payloads if isinstance(payload, BlockDelta))
+    assert batch.take() == expected
+    assert (bool(batch), batch.chars, batch.take()) == (False, 0, [])
 
 
 def test_a_model_that_outruns_the_disk_has_to_wait() -> None:

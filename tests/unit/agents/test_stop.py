@@ -3,6 +3,7 @@
 from tests.support.agent_logs import Ledger
 from tests.support.agent_vectors import event_of
 from tests.support.limited_session import LIMIT_S, Scene, on_clock, opened
+from tests.support.session_runners import agent_runtime
 from turnlog.events import EventDraft, Scope, UiCommand
 from turnlog.events.ui import Stop
 
@@ -11,10 +12,10 @@ async def stop(scene: Scene, channel: str | None) -> None:
     """A member of a channel stops what runs, and the driver has seen it."""
     item = EventDraft(UiCommand(command=Stop()), Scope(channel=channel), "ui")
     await scene.log.append(scene.session, [event_of(item)])
-    await scene.driver.wait_for_head()
-    async with scene.driver._decision_lock:
+    await scene.runner.wait_for_head()
+    async with scene.runner.lock:
         pass
-    await scene.driver.wait_for_head()
+    await scene.runner.wait_for_head()
 
 
 async def waits_and_hangs(scene: Scene, deltas: int) -> None:
@@ -55,7 +56,7 @@ async def test_what_runs_in_another_channel_runs_on_and_the_next_in_line_has_its
         await stop(scene, "seller")
         await scene.until("agent.end", 3)
         assert await ended(scene) == ["tr_1", "tr_2", "tr_3"]
-        assert not scene.driver._active_steps
+        assert not agent_runtime(scene.runner)._completions.active_agents
 
 
 @on_clock
@@ -92,11 +93,11 @@ async def test_a_stop_that_a_process_did_not_live_to_carry_out_is_the_channels_o
         await scene.until("tool.await")
         await scene.send("confirm", channel="seller")
         await scene.until("tool.await", 2)
-        await scene.driver.close()
+        await scene.runner.close()
         item = EventDraft(UiCommand(command=Stop()), Scope(channel="seller"), "ui")
         await scene.log.append(scene.session, [event_of(item)])
         after = Scene(scene.log, scene.session)
-        await after.driver.open()
+        await after.open()
         assert (await ended(after), await after.ends()) == (["tr_2"], [("Guide", "cancelled")])
-        assert len(after.driver.tree.open) == 1
-        await after.driver.close()
+        assert len(after.runner.tree.open) == 1
+        await after.runner.close()

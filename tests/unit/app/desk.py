@@ -10,6 +10,7 @@ from msgspec import json
 from tests.support.limits import HANG_S
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
+from turnlog.agents.runtime.session_runner import SessionRunner
 from turnlog.app import ClientEvent, Membership, Principal, Sessions
 from turnlog.events import Envelope, Payload, UiMessage, Vocabulary
 from turnlog.events.payload import ANY_ORIGIN
@@ -127,12 +128,20 @@ class Desk:
         [seq] = await self.sessions.post(seat, [ClientEvent(type, payload, id or new_id("evt_"))])
         return seq
 
+    async def wait_for_runner(self, seat: Membership) -> SessionRunner:
+        """Wait until this process owns a session, and has done what follows from all its events."""
+        runner = await self.sessions.runners.open(seat.session_id)
+        await runner.wait_for_head()
+        async with runner.lock:
+            return runner
+
 
 @asynccontextmanager
 async def desk(*apps: App, log: Log | None = None) -> AsyncIterator[Desk]:
     """Sessions on a log of their own, or on one that lives on."""
     own = log or Log(MemoryStore())
     sessions = Sessions(own, apps or [make_app()], 1)
+    sessions.runners.start()
     try:
         yield Desk(sessions)
     finally:

@@ -8,14 +8,15 @@ import pytest
 from tests.unit.app.desk import ADA, BOB, ROOT, Desk, bodies, desk, play
 from turnlog import Agent, App
 from turnlog.agents import Scripted
-from turnlog.agents.runtime.session_writer import NoAppState, SessionWriter
+from turnlog.agents.runtime.session_folds import NoAppState, SessionFolds
+from turnlog.agents.runtime.session_writer import SessionWriter
 from turnlog.app import ClientEvent, Membership, Roles
 from turnlog.app.app_state import SessionAppState
 from turnlog.app.messages import Chat, SendResult
 from turnlog.errors import Conflict
 from turnlog.events import Envelope, Event, EventDraft, Payload, Scope, UiMessage, Vocabulary
 from turnlog.ids import new_id
-from turnlog.log import Log, MemoryStore
+from turnlog.log import Lease, Log, MemoryStore
 from turnlog.state.history import Message
 from turnlog.state.rules import Rule
 
@@ -148,7 +149,7 @@ def test_what_a_process_did_not_live_to_settle_follows_in_its_channel() -> None:
             await log.append(session, [noted])
         async with desk(app, log=log) as at:
             root = await at.sessions.get_membership(ROOT, session)
-            await at.sessions.ensure_driver(root)
+            await at.wait_for_runner(root)
             [count] = await at.told(root, "notes.count")
             assert (count.channel, count.actor, bodies([count])) == ("back", "counting", [{"notes": 2}])
         await log.close()
@@ -264,12 +265,13 @@ def test_a_role_invites_whom_its_application_lets_it() -> None:
 
 
 class Writing:
-    """A pen in a session where somebody else writes at the same moment."""
+    """A writer in a session to which another one appends at the same moment."""
 
     def __init__(self, ledger: SessionAppState | NoAppState, log: Log, session_id: str) -> None:
         self._log, self._session = log, session_id
         self._app, self.ledger = make(), ledger
-        self.pen = SessionWriter(log, session_id, self._app.catalog, ledger)
+        self.folds = SessionFolds(log, session_id, self._app.catalog, ledger)
+        self.writer = SessionWriter(log, Lease(session_id, "one", 1), self.folds)
         self.looks = 0
 
     def event(self, text: str) -> Event:
@@ -283,10 +285,10 @@ class Writing:
             self.ledger.state = self._app.initial_state()
             for envelope in page.envelopes():
                 self.ledger.apply(envelope, self._app.catalog.decode_payload(envelope))
-        self.pen.durable_count = len(page)
+        self.folds.durable_count = len(page)
         if self.looks == 1:
             await self._log.append(self._session, [self.event("meanwhile")])
-        self.pen.durable_count = page[-1].durable_count if page else 0
+        self.folds.durable_count = page[-1].durable_count if page else 0
         return page.last if page else -1
 
 
@@ -303,7 +305,9 @@ def test_of_two_batches_at_one_moment_the_second_is_seen_with_the_first(
         log = Log(MemoryStore())
         session = await log.create("notes")
         writing = Writing(SessionAppState(make(), session) if bound else NoAppState(), log, session)
-        await writing.pen.append_with_rules([EventDraft(Note(text="mine"), Scope(), "model")], writing.look)
+        await writing.writer.append_with_rules(
+            [EventDraft(Note(text="mine"), Scope(), "model")], writing.look
+        )
         page = await log.read(session)
         assert ([row.type for row in page], writing.looks) == (types, looks)
         if bound:

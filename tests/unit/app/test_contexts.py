@@ -9,9 +9,10 @@ from tests.support.claude_sessions import make_app as make_office
 from tests.unit.app.desk import ADA, desk, play
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
+from turnlog.agents.runtime.session_runtime import NoObserver
 from turnlog.app import Sessions
 from turnlog.app.messages import Chat
-from turnlog.events import UiMessage
+from turnlog.events import Envelope, Payload, UiMessage, UnknownPayload
 from turnlog.log import Log, MemoryStore
 
 REQUEST: ContextVar[str] = ContextVar("request", default="none")
@@ -51,13 +52,17 @@ def test_tool_session_opened_by_a_request_runs_outside_its_context(name: str) ->
 
 
 @pytest.mark.parametrize("kind", ["agent", "process"])
-def test_driver_session_opened_by_a_request_follows_outside_its_context(kind: str, tmp_path: Any) -> None:
+def test_runner_session_opened_by_a_request_follows_outside_its_context(kind: str, tmp_path: Any) -> None:
     seen: set[str] = set()
+
+    class Observer(NoObserver):
+        def observe(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
+            seen.add(REQUEST.get())
 
     async def run() -> None:
         app = app_with("on_the_loop") if kind == "agent" else make_office(tmp_path)
         log = Log(MemoryStore())
-        sessions = Sessions(log, [app], 1, lambda envelope, payload: seen.add(REQUEST.get()))
+        sessions = Sessions(log, [app], 1, Observer())
         REQUEST.set("alice's")
         seat = await sessions.create(ADA)
         await sessions.chat(seat, Chat(None, message=UiMessage(text="Whose?")))

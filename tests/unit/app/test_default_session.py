@@ -86,7 +86,7 @@ def test_locks_of_sessions_that_no_request_uses_are_gone() -> None:
     play(run)
 
 
-def test_seat_beside_an_agent_opens_no_driver_of_another_session() -> None:
+def test_seat_beside_an_agent_opens_no_watch() -> None:
     async def run() -> None:
         log = Log(MemoryStore())
         async with desk(log=log) as at:
@@ -101,7 +101,7 @@ def test_seat_beside_an_agent_opens_no_driver_of_another_session() -> None:
             assert found.session_id == seat.session_id
             with pytest.raises(NotFound):
                 await again.sessions.get_membership_by_agent(ADA, "agt_unknown")
-            assert again.sessions.drivers._drivers == {}
+            assert len(again.sessions.watches) == 0
         await log.close()
 
     play(run)

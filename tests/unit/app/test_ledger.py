@@ -28,7 +28,7 @@ from turnlog.events import (
     encode_envelope,
 )
 from turnlog.ids import new_id
-from turnlog.log import Log, SqliteStore
+from turnlog.log import Log, MemoryStore, SqliteStore
 from turnlog.state.history import Message
 from turnlog.state.rules import Rule
 
@@ -297,29 +297,34 @@ class TestInASession:
 
     def test_what_a_dead_process_left_unsaid_is_said_once(self) -> None:
         async def run() -> None:
-            async with desk(make([])) as at:
+            log = Log(MemoryStore())
+            async with desk(make([]), log=log) as at:
                 ada = await at.sessions.create(ADA)
                 await post(at, ada, "seal")
-                log = at.log
-                for _ in range(2):
-                    async with desk(make(), log=log) as again:
-                        seat = await again.sessions.get_membership(ADA, ada.session_id)
-                        assert len((await again.sessions.state(seat))[1]["seals"]) == 3
-                said = await at.told(ada, "notes.seal")
-                assert [one.actor for one in said] == ["first", "second", "third"]
+            for _ in range(2):
+                async with desk(make(), log=log) as again:
+                    seat = await again.sessions.get_membership(ADA, ada.session_id)
+                    await again.wait_for_runner(seat)
+                    assert len((await again.sessions.state(seat))[1]["seals"]) == 3
+            said = await at.told(ada, "notes.seal")
+            assert [one.actor for one in said] == ["first", "second", "third"]
+            await log.close()
 
         play(run)
 
     def test_rules_that_fail_when_a_session_is_opened_keep_nobody_out(self) -> None:
         async def run() -> None:
-            async with desk(make([])) as at:
+            log = Log(MemoryStore())
+            async with desk(make([]), log=log) as at:
                 ada = await at.sessions.create(ADA)
                 await post(at, ada, "bad when")
-                async with desk(make(), log=at.log) as again:
-                    seat = await again.sessions.get_membership(ADA, ada.session_id)
-                    assert (await again.sessions.state(seat))[1]["notes"] == ["bad when"]
-                    [error] = bodies(await again.told(seat, "session.error"))
-                    assert error["code"] == "rule_failed"
+            async with desk(make(), log=log) as again:
+                seat = await again.sessions.get_membership(ADA, ada.session_id)
+                await again.wait_for_runner(seat)
+                assert (await again.sessions.state(seat))[1]["notes"] == ["bad when"]
+                [error] = bodies(await again.told(seat, "session.error"))
+                assert error["code"] == "rule_failed"
+            await log.close()
 
         play(run)
 

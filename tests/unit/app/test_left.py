@@ -1,4 +1,4 @@
-"""Sessions that nobody follows any more: the next touch opens them again."""
+"""Runners that have ended: the next message starts another one."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.app.desk import ADA, Desk, desk, make_app
 from tests.unit.log.damaging import edit
-from tests.unit.log.delegates import scenario
+from tests.unit.log.delegates import scenario, until
 from turnlog.app import Membership
 from turnlog.errors import SessionDamaged, StoreError
 from turnlog.log import Log, SqliteStore
@@ -25,12 +25,12 @@ async def test_a_session_whose_history_changed_goes_on(tmp_path: Path) -> None:
     async with desk(log=log) as at:
         seat = await at.sessions.create(ADA)
         await answered(at, seat, "hi")
-        driver = await at.sessions.drivers.get(seat.record)
+        runner = await at.wait_for_runner(seat)
         edit(tmp_path / "log.db", LOST)
         with pytest.raises(SessionDamaged):
             await log.read(seat.session_id, 3)
         with pytest.raises(StoreError):  # it has ended with the history it followed
-            await driver.wait_for_seq(1000)
+            await runner.wait_for_seq(1000)
         await answered(at, seat, "again")
         assert (await at.sessions.state(seat))[0] == (await log.info(seat.session_id)).last
     await log.close()
@@ -45,23 +45,24 @@ async def test_a_session_that_is_damaged_is_recovered_all_the_same(tmp_path: Pat
         await at.until(seat, "tool.await")
     edit(tmp_path / "log.db", LOST)
     async with desk(log=log) as at:
-        await at.sessions.recover()
+        assert len((await at.sessions.tree(seat)).open) == 1
         assert [damage.first for damage in await log.damages()] == [4]
         await answered(at, seat, "hi")
     await log.close()
 
 
 @scenario
-async def test_a_session_that_was_closed_is_opened_for_looking_once() -> None:
+async def test_a_session_that_was_closed_is_released_and_can_be_read() -> None:
     async with desk() as at:
         seat = await at.sessions.create(ADA)
-        driver = await at.sessions.drivers.get(seat.record)
+        runner = await at.wait_for_runner(seat)
         await at.log.close_session(seat.session_id)
         with pytest.raises(StoreError):
-            await driver.wait_for_seq(1000)
+            await runner.wait_for_seq(1000)
+        await until(lambda: not len(at.sessions.runners))
         last = (await at.log.info(seat.session_id)).last
-        again = [await at.sessions.drivers.get(seat.record) for _ in range(2)]
-        assert (again[0] is again[1], again[0].tree.last_seq) == (True, last)
+        assert [(await at.sessions.state(seat))[0] for _ in range(2)] == [last, last]
+        assert (len(at.sessions.runners), len(at.sessions.watches)) == (0, 1)
 
 
 @scenario

@@ -227,7 +227,7 @@ def test_a_decision_that_comes_again_while_its_call_ends_is_the_same(monkeypatch
                 found = await look(session_id, key)
                 ready.set()
                 await at.until(ada, "agent.end")
-                await (await at.sessions.drivers.get(ada.record)).wait_for_head()
+                await at.wait_for_runner(ada)
                 return found
 
             monkeypatch.setattr(at.log, "closing_event", ended)

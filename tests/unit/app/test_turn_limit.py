@@ -7,7 +7,6 @@ import pytest
 from tests.support.limited_session import Mind, Scene, team
 from tests.support.manual_clock import run_on_clock
 from turnlog import App, open_log
-from turnlog.agents.runtime.agent_driver import AgentDriver
 from turnlog.app import LOCAL, Sessions
 from turnlog.errors import CallerError
 from turnlog.events import UiMessage
@@ -24,9 +23,7 @@ def test_a_turn_ends_when_its_applications_time_is_over(app: App, limit_s: float
         sessions = Sessions(log, [app], 1)
         seat = await sessions.create(LOCAL)
         scene = Scene(log, seat.session_id)
-        driver = await sessions.drivers.get(seat.record)
-        assert isinstance(driver, AgentDriver)
-        scene.driver = driver
+        scene.runner = await sessions.runners.open(seat.session_id)
         await sessions.send(seat, UiMessage(text="hang"))
         await scene.until("block.delta")
         await scene.passes(limit_s - 1)

@@ -7,15 +7,19 @@ process, started by its first message. After a crash, an idle stop or a restart 
 resumes the same conversation; after a `session.end` a new conversation begins.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from turnlog.agents.claude.runtime import ClaudeRuntime
+from turnlog.agents.runtime.session_runner import SessionRunner
+from turnlog.agents.runtime.session_runtime import SessionRuntime
 from turnlog.errors import CallerError, quote
-from turnlog.events import CATALOG, Entry
+from turnlog.events import CATALOG, Entry, Vocabulary
+from turnlog.ids import new_process_id
+from turnlog.parse.claude.lines import CLAUDE_CLI
 from turnlog.team.tool_effects import TeamToolEffects
 
 INACTIVITY_S = 900.0
@@ -49,12 +53,8 @@ class ClaudeCode:
     screen_url: str | None = None
     inactivity_s: float = INACTIVITY_S
     demo_mode: bool = False
-    session_handles: dict[tuple[int, str], Any] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    release_tasks: set[asyncio.Future[None]] = field(
-        default_factory=set, init=False, repr=False, compare=False
-    )
+    run_owner: str = field(default_factory=new_process_id, init=False, repr=False, compare=False)
+    run_pools: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.command, str) or not self.command:
@@ -73,6 +73,25 @@ class ClaudeCode:
         """Return the argument of `--model`; None without one. The process may use another model."""
         models = [value for flag, value in pairwise(self.command) if flag == "--model"]
         return models[-1] if models else None
+
+    @property
+    def agent_names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    @property
+    def tool_roles(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def vocabularies(self) -> tuple[Vocabulary, ...]:
+        return (CLAUDE_CLI,)
+
+    @property
+    def takes_commands(self) -> bool:
+        return True
+
+    def make_runtime(self, host: SessionRunner, vocabulary: Vocabulary | None) -> SessionRuntime:
+        return ClaudeRuntime(host, self, vocabulary)
 
     def argv(self, source_session: str | None) -> list[str]:
         """Return the whole command, which resumes the conversation `source_session` if there is one."""

@@ -1,4 +1,4 @@
-"""The driver's state of one process from start to end, and the filter for its output."""
+"""The state of one Claude Code process from start to end, and the filter for its output."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -161,4 +161,4 @@ COMMAND_PROMPTS: dict[type, Callable[[PromptQueue, Scope, Any], str]] = {
     Wake: _wake,
     OfferWork: _offer,
     JobHelp: _help,
-}  # all others are for the driver
+}  # all others are for the runtime

@@ -1,6 +1,6 @@
 """`anthropic:<model>`: Anthropic's Messages API through its SDK, which is imported when it is first used.
 
-One request is one stream, parsed by `parse/messages_api`. The SDK does not retry: the driver does, after it
+One request is one stream, parsed by `parse/messages_api`. The SDK does not retry: the runtime does, after it
 has retracted the output. If a stream ends early, one last batch closes what is open and a `ModelError` is
 raised; a body without `message_stop` is such an end. Cancelling closes the connection. The SDK reads the key
 from the environment, or `client` has it; this module neither stores nor logs it.

@@ -3,7 +3,7 @@
 A model reads a `Request`, passes its output to a `ReplyBuilder` and yields the batches that it returns:
 `yield reply.text("Hello ")`, `yield reply.call("add", {"a": 1})`, at the end `yield reply.done("end_turn",
 usage)`. A stream that cannot be completed raises a `ModelError`, which says whether a retry makes sense. The
-driver retries, because it has to retract the output first.
+runtime retries, because it has to retract the output first.
 """
 
 import re

@@ -1,1 +1,1 @@
-"""The session runtime: turn loop, driver, tool executor, approvals and appends."""
+"""The runners of sessions: pool, watches, turn loop, tool executor, approvals and appends."""

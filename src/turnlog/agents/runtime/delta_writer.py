@@ -13,32 +13,70 @@ from turnlog.events import BlockDelta, Payload
 MAX_PENDING_CHARS = 64 * 1024  # a model that outruns the disk by this much is slowed down
 
 
+class PendingBatch:
+    """Payloads that wait for a write. Neighbouring deltas of one block are joined once, by `take`."""
+
+    def __init__(self) -> None:
+        self.chars = 0  # of all deltas
+        self._payloads: list[Payload] = []
+        self._block_id: str | None = None  # of the last payload; None if it is no delta
+        self._pieces: list[str] = []  # the texts of the last deltas, all of that block
+
+    def __bool__(self) -> bool:
+        return bool(self._payloads or self._pieces)
+
+    def add(self, payload: Payload) -> None:
+        if not isinstance(payload, BlockDelta):
+            self._join_pieces()
+            self._payloads.append(payload)
+            return
+
+        if payload.block_id != self._block_id:
+            self._join_pieces()
+            self._block_id = payload.block_id
+        self._pieces.append(payload.text)
+        self.chars += len(payload.text)
+
+    def take(self) -> list[Payload]:
+        """Return the payloads. The batch is empty afterwards."""
+        self._join_pieces()
+        payloads = self._payloads
+        self._payloads = []
+        self.chars = 0
+        return payloads
+
+    def _join_pieces(self) -> None:
+        if self._block_id is not None:
+            delta = BlockDelta(block_id=self._block_id, text="".join(self._pieces))
+            self._payloads.append(delta)
+            self._block_id = None
+            self._pieces = []
+
+
 class DeltaWriter:
     """Appends the live part of one reply; `append` starts a write and returns its future."""
 
     def __init__(self, append: Callable[[list[Payload]], asyncio.Future[Any]]) -> None:
         self._append = append
-        self._pending: list[Payload] = []
+        self._pending = PendingBatch()
         self._write_future: asyncio.Future[Any] | None = None
         self._error: BaseException | None = None
 
     async def write(self, payloads: Iterable[Payload]) -> None:
         """Append soon. Return at once unless too much is pending. Raise the error of an earlier write."""
         for payload in payloads:
-            merge_delta(self._pending, payload)
-        if self._pending and self._write_future is None:
+            self._pending.add(payload)
+        if self._write_future is None and self._pending:
             self._start_write()
         self._raise_error()
-        pending_chars = sum(len(item.text) for item in self._pending if isinstance(item, BlockDelta))
-        if pending_chars > MAX_PENDING_CHARS:
+        if self._pending.chars > MAX_PENDING_CHARS:
             await self.flush()
 
     def _start_write(self) -> None:
         if self._error is not None:
             return  # nothing is written after a failed write
-        batch, self._pending = self._pending, []
         try:
-            self._write_future = self._append(batch)
+            self._write_future = self._append(self._pending.take())
         except Exception as error:  # noqa: BLE001  the next `write` or `flush` raises it
             self._error = error
         else:
@@ -63,11 +101,3 @@ class DeltaWriter:
                 writing.cancel()
                 raise
         self._raise_error()
-
-
-def merge_delta(pending: list[Payload], payload: Payload) -> None:
-    last = pending[-1] if pending else None
-    if isinstance(payload, BlockDelta) and isinstance(last, BlockDelta) and last.block_id == payload.block_id:
-        pending[-1] = BlockDelta(block_id=last.block_id, text=last.text + payload.text)
-    else:
-        pending.append(payload)

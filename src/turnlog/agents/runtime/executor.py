@@ -86,7 +86,7 @@ class HungTools:
 
 
 class Executor:
-    """Runs the calls of one session. The driver feeds its `idempotency_cache` from the log."""
+    """Runs the calls of one session. The runtime feeds its `idempotency_cache` from the log."""
 
     def __init__(
         self,

@@ -5,19 +5,21 @@
 - The last result calls the model again. Backend calls of a step finish before the page is asked, and the
   page answers before a hand-off takes place.
 
-The driver executes the effects; most of them append other events. Events are applied one by one, so nothing
-may follow from half a batch. Only the first answer to a call counts.
+The runtime executes the effects; most of them append other events. Events are applied one by one, so nothing
+may follow from half a batch. Only the first answer to a call counts. `resume` decides from the tree alone
+what a new owner of the session has to do.
 """
 
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import structs
 
-from turnlog.agents.agent import Agent, AgentTeam
+from turnlog.agents.agent import Agent
+from turnlog.agents.client_tools import with_client_tools
 from turnlog.agents.runtime.approvals import check_tool_roles
 from turnlog.agents.tools import (
     build_awaited_call,
@@ -57,8 +59,11 @@ from turnlog.events.agent import StopReason, strip_agent_prefix
 from turnlog.events.ui import Stop
 from turnlog.parse.reply import ReplyBuilder
 from turnlog.state.descriptions import describe_input
-from turnlog.state.tree import Invocation, QueuedTurn, Tree, can_stop_reach
+from turnlog.state.tree import Invocation, OpenCall, QueuedTurn, Tree, can_stop_reach
 from turnlog.state.view_actions import OpenViews
+
+if TYPE_CHECKING:
+    from turnlog.agents.team import AgentTeam
 
 UNKNOWN_MODEL = "unknown"  # for a model that does not report its name
 AGENT_ID_PATTERN = re.compile(r"agt_[A-Za-z0-9_-]{1,64}")
@@ -105,6 +110,13 @@ class StartCallTimer(NamedTuple):
     timeout_s: float
 
 
+class StartApprovalTimer(NamedTuple):
+    """Append that an approval has expired, when its time is over and no person has decided."""
+
+    agent_id: str
+    request: ApprovalRequest
+
+
 class AppendEvents(NamedTuple):
     """Append a batch."""
 
@@ -117,17 +129,33 @@ class StopTurns(NamedTuple):
     channel: str | None
 
 
-Effect = CallModel | RunTool | RequestApproval | StartCallTimer | AppendEvents | StopTurns
+Effect = (
+    CallModel | RunTool | RequestApproval | StartCallTimer | StartApprovalTimer | AppendEvents | StopTurns
+)
+
+
+class EventContext(NamedTuple):
+    """What the tree and the views said before an event was applied.
+
+    `answered_call` is the open call that the event answers first. `is_view_current`: the action of the
+    event's queued turn fitted its view.
+    """
+
+    answered_call: OpenCall | None = None
+    is_view_current: bool = True
 
 
 class TurnLoop:
-    """Decides the next steps of one session. Beside folds it keeps only what this process has started."""
+    """Decides the next steps of one session. Beside folds it keeps only what this process has started.
 
-    def __init__(self, team: AgentTeam, new_id: Callable[[Any], str]) -> None:
+    The session's runner folds `tree` and `views`: it calls `inspect` before an event, `apply` after it.
+    """
+
+    def __init__(self, team: "AgentTeam", tree: Tree, views: OpenViews, new_id: Callable[[Any], str]) -> None:
         self._agent_team = team
         self.agents_by_name = team.by_name
-        self.tree = Tree()
-        self.views = OpenViews()
+        self.tree = tree
+        self.views = views
         self._new_id = new_id
         self._starting_trace: str | None = None
         self._agent_counts: dict[str, int] = {}  # by turn, with agents whose start is not in the log yet
@@ -140,15 +168,26 @@ class TurnLoop:
 
     def agent_of(self, invocation: Invocation) -> Agent:
         """Return the agent of an invocation; the root in place of one that is no longer in the team."""
-        return self.agents_by_name.get(invocation.start.name, self._agent_team.root)
+        agent = self.agents_by_name.get(invocation.start.name, self._agent_team.root)
+        if invocation.start.parent_id is not None:
+            return agent
+        return self._with_client_tools(agent, invocation.scope)
+
+    def _with_client_tools(self, agent: Agent, scope: Scope) -> Agent:
+        """Return an agent that answers the user, with the tools that the message of its turn brought."""
+        return with_client_tools(agent, self.tree.client_tools.get(scope.trace_id or "", ()))
 
     # state
 
-    def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> bool:
-        """Fold one event. Return whether it is the first answer to an open call, for `react`."""
-        first_answer = is_first_answer(self.tree, envelope, payload)
-        self.tree.apply(envelope, payload)
-        self._apply_to_views(envelope, payload)
+    def inspect(self, envelope: Envelope, payload: Payload | UnknownPayload) -> EventContext:
+        """Return what `apply` and `react` need to know of the time before a durable event."""
+        queued_turn = self.tree.queued_turns.get(envelope.trace_id or "")
+        is_view_current = queued_turn is not None and self._is_current(queued_turn)
+        return EventContext(find_answered_call(self.tree, envelope, payload), is_view_current)
+
+    def apply(self, envelope: Envelope, payload: Payload | UnknownPayload, context: EventContext) -> None:
+        """Update what this process has started, after the tree and the views have the event."""
+        self._note_changed_view(envelope.trace_id or "", context)
 
         agent_id = envelope.agent_id or ""
         if isinstance(payload, AgentStart):
@@ -165,7 +204,6 @@ class TurnLoop:
             self._awaiting_approval.discard(key)
             self._started_calls.discard(key)
             self._awaits_sent.discard(key)
-        return first_answer
 
     def _forget_agent(self, agent_id: str) -> None:
         self._ending_agents.discard(agent_id)
@@ -174,12 +212,9 @@ class TurnLoop:
         self._awaits_sent = {key for key in self._awaits_sent if key[0] != agent_id}
         self._awaiting_approval = {key for key in self._awaiting_approval if key[0] != agent_id}
 
-    def _apply_to_views(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        trace = envelope.trace_id or ""
+    def _note_changed_view(self, trace: str, context: EventContext) -> None:
         queued_turn = self.tree.queued_turns.get(trace)
-        was_current = queued_turn is not None and self._is_current(queued_turn)
-        self.views.apply(envelope, payload)
-        if queued_turn is not None and was_current and not self._is_current(queued_turn):
+        if queued_turn is not None and context.is_view_current and not self._is_current(queued_turn):
             self._changed_own_view.add(trace)
 
     def _is_current(self, queued_turn: QueuedTurn) -> bool:
@@ -197,10 +232,49 @@ class TurnLoop:
     # reactions
 
     def react(
-        self, envelope: Envelope, payload: Payload | UnknownPayload, first_answer: bool
+        self, envelope: Envelope, payload: Payload | UnknownPayload, context: EventContext
     ) -> list[Effect]:
         reaction = REACTIONS.get(type(payload))
-        return reaction(self, envelope, payload, first_answer) if reaction else []
+        return reaction(self, envelope, payload, context.answered_call is not None) if reaction else []
+
+    def resume(self) -> list[Effect]:
+        """Return what a new owner has to do, after the interrupted calls of the last one were cancelled.
+
+        Agents without open calls call their models. Calls that are neither waiting nor answered start, those
+        of tools that may run twice again.
+        """
+        effects: list[Effect] = []
+        children = self.tree.children_by_call()
+        for agent_id, invocation in list(self.tree.open.items()):
+            if not invocation.own_calls:
+                effects += self.call_model(agent_id)
+                continue
+            for call_id, call in invocation.own_calls.items():
+                self._started_calls.add((agent_id, call_id))
+                if call.is_waiting:
+                    effects += self._resume_waiting(invocation, call)
+                elif (agent_id, call_id) not in children:
+                    effects += self._resume_call(invocation, call)
+            effects += self.advance_calls(invocation)
+        return effects + self.start_next_turn()
+
+    def _resume_waiting(self, invocation: Invocation, call: OpenCall) -> list[Effect]:
+        if call.approval_request is not None:
+            return [StartApprovalTimer(invocation.agent_id, call.approval_request)]
+        if call.call.executor == "remote" and call.answer_seq < 0:
+            # the last owner may have ended before it checked the roles or asked a person
+            return self._route_call(invocation, call.call)
+        return self.start_call_timer(invocation, call.call)
+
+    def _resume_call(self, invocation: Invocation, call: OpenCall) -> list[Effect]:
+        if call.is_denied:
+            return [append_result(error_result(call.call, "DENIED", "a person said no"), invocation.scope)]
+        if call.answer_seq < 0:
+            return self._route_call(invocation, call.call)
+        if call.call.executor == "backend":
+            values = action_values(call.input) if call.input is not None else None
+            return [RunTool(invocation.agent_id, call.call, values)]
+        return self.start_call_timer(invocation, call.call)
 
     def _on_message(self, _: Envelope, __: UiMessage, ___: bool) -> list[Effect]:
         # a message inside a turn resumes the agents whose questions it cancelled; others wait in the queue
@@ -319,6 +393,7 @@ class TurnLoop:
         trigger = queued_turn.trigger
         target = trigger.target if isinstance(trigger, UiMessage) else None
         agent = self._agent_team.agent_for(queued_turn.scope.channel, target)
+        agent = self._with_client_tools(agent, queued_turn.scope)
         scope = self._agent_scope(agent, queued_turn.scope, 0)
         return build_agent_start(
             agent,
@@ -478,6 +553,7 @@ class TurnLoop:
         conversation_id = None
         if invocation.start.parent_id is None:
             conversation_id = invocation.start.conversation_id or strip_agent_prefix(invocation.agent_id)
+            successor = self._with_client_tools(successor, invocation.scope)
         start = build_agent_start(
             successor,
             scope,
@@ -580,18 +656,16 @@ REACTIONS: dict[type, Callable[[TurnLoop, Envelope, Any, bool], list[Effect]]] =
 }
 
 
-def is_first_answer(tree: Tree, envelope: Envelope, payload: Payload | UnknownPayload) -> bool:
-    """Return whether an open call waits for this answer. Call it before the tree applies the event."""
+def find_answered_call(tree: Tree, envelope: Envelope, payload: Payload | UnknownPayload) -> OpenCall | None:
+    """Return the open call that an event is the first answer to. Call it before the tree has the event."""
     if not isinstance(payload, ToolResult | UiAction | ApprovalDecision):
-        return False
+        return None
     call = tree.find_call(envelope.agent_id, payload.call_id)
-    if call is None:
-        return False
-    if isinstance(payload, UiAction):
-        return call.awaits_page
-    if isinstance(payload, ApprovalDecision):
-        return call.approval_request is not None
-    return True
+    if isinstance(payload, UiAction) and call is not None and not call.awaits_page:
+        return None
+    if isinstance(payload, ApprovalDecision) and call is not None and call.approval_request is None:
+        return None
+    return call
 
 
 def check_call_prompt(call: ToolCall) -> ErrorInfo | None:

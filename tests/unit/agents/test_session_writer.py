@@ -1,4 +1,4 @@
-"""How a driver writes: alone, or together with what follows, and what may come in between."""
+"""How the owner of a session appends: alone, or with the events of rules, and under its fence."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.log.delegates import scenario
-from turnlog.agents.runtime.session_writer import NoAppState, SessionWriter
-from turnlog.errors import Conflict, RuleError, RulesDidNotConverge
+from turnlog.agents.runtime.session_folds import NoAppState, SessionFolds
+from turnlog.agents.runtime.session_writer import SessionWriter
+from turnlog.errors import Conflict, Fenced, RuleError, RulesDidNotConverge
 from turnlog.events import (
     CATALOG,
     BlockDelta,
@@ -22,7 +23,7 @@ from turnlog.events import (
     UnknownPayload,
 )
 from turnlog.ids import new_id
-from turnlog.log import Log, MemoryStore
+from turnlog.log import Lease, Log, MemoryStore
 
 NAME = "sess_1"
 HERE = Scope(trace_id="tr_1", agent_id="agt_1", agent_name="A", depth=0, channel="front")
@@ -42,7 +43,7 @@ class Books:
         self.asked: list[tuple[int, int, str]] = []
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        raise AssertionError("a pen does not read")
+        raise AssertionError("a writer does not read")
 
     def may_react_to(self, events: Sequence[Event]) -> bool:
         return self._binding
@@ -53,15 +54,17 @@ class Books:
 
 
 class Desk:
-    """A pen, and somebody who writes when the pen has looked."""
+    """A writer, and another one that appends when the first has read the log."""
 
-    def __init__(self, log: Log, books: Books | None, *between: Payload) -> None:
+    def __init__(self, log: Log, lease: Lease, books: Books | None, *between: Payload) -> None:
         self.log, self.between = log, list(between)
-        self.pen = SessionWriter(log, NAME, CATALOG, books)
+        self.folds = SessionFolds(log, NAME, CATALOG, books)
+        self.writer = SessionWriter(log, lease, self.folds)
 
     async def look(self) -> int:
         head = await self.log.info(NAME)
-        self.pen.durable_count = head.durable_count
+        self.folds.durable_count = head.durable_count
+        self.folds.tree.last_seq = head.last
         if self.between:
             payload = self.between.pop(0)
             origin = "model" if isinstance(payload, BlockDelta) else "system"
@@ -76,7 +79,9 @@ async def desk(books: Books | None, *between: Payload) -> Desk:
     log = Log(MemoryStore())
     await log.create("app", NAME)
     await log.append(NAME, [event(UiMessage(text="a"), "ui")])
-    return Desk(log, books, *between)
+    lease = await log.leases.claim(NAME, "one")
+    assert lease is not None
+    return Desk(log, lease, books, *between)
 
 
 WORDS = [EventDraft(UiMessage(text="b"), HERE, "ui"), EventDraft(UiMessage(text="c"), HERE, "ui")]
@@ -91,7 +96,7 @@ def title(_: int) -> list[Event]:
 async def test_a_batch_and_what_follows_are_one_append() -> None:
     books = Books(title)
     at = await desk(books)
-    assert await at.pen.append_with_rules(WORDS, at.look) == 2, "the last of its own"
+    assert await at.writer.append_with_rules(WORDS, at.look) == 2, "the last of its own"
     assert await at.types() == ["ui.message", "ui.message", "ui.message", "session.title"]
     assert books.asked == [(2, 0, "submit")]
 
@@ -99,10 +104,10 @@ async def test_a_batch_and_what_follows_are_one_append() -> None:
 @scenario
 async def test_what_follows_from_nothing_is_written_too() -> None:
     at = await desk(Books(title))
-    assert await at.pen.append_with_rules([], at.look, "apply") == 0
+    assert await at.writer.append_with_rules([], at.look, "apply") == 0
     assert await at.types() == ["ui.message", "session.title"]
     silent = await desk(Books(lambda _: []))
-    assert await silent.pen.append_with_rules([], silent.look) == 0
+    assert await silent.writer.append_with_rules([], silent.look) == 0
     assert await silent.types() == ["ui.message"]
 
 
@@ -122,7 +127,7 @@ def test_what_rules_may_look_at_is_made_again_when_something_durable_came_first(
     async def run() -> None:
         books = Books(say, binding)
         at = await desk(books, between)
-        await at.pen.append_with_rules(WORDS, at.look)
+        await at.writer.append_with_rules(WORDS, at.look)
         assert len(books.asked) == looks
         assert (await at.types()).count("ui.message") == 3, "it is written once"
 
@@ -134,9 +139,9 @@ async def test_an_id_that_is_taken_is_not_tried_for_ever() -> None:
     at = await desk(None)
     [taken] = (await at.log.read(NAME)).envelopes()
     other = CATALOG.build_event(SessionTitle(title="x"), id=taken.id, origin="system", scope=Scope())
-    at.pen.app_state = Books(lambda _: [other])
+    at.folds.app_state = Books(lambda _: [other])
     with pytest.raises(Conflict, match="is the id of another event"):
-        await at.pen.append_with_rules(WORDS, at.look)
+        await at.writer.append_with_rules(WORDS, at.look)
     assert await at.types() == ["ui.message"]
 
 
@@ -158,7 +163,7 @@ def test_rules_that_cannot_be_followed_are_said_in_the_turn_of_the_batch(
 
     async def run() -> None:
         at = await desk(Books(fail))
-        await at.pen.append_with_rules(items, at.look)
+        await at.writer.append_with_rules(items, at.look)
         [*written, error] = (await at.log.read(NAME)).envelopes()
         assert len(written) == 1 + len(items)
         assert (error.type, error.origin) == ("session.error", "system")
@@ -173,9 +178,19 @@ def test_rules_that_cannot_be_followed_are_said_in_the_turn_of_the_batch(
 @scenario
 async def test_without_a_ledger_nothing_follows() -> None:
     at = await desk(None, TITLE)
-    assert isinstance(at.pen.app_state, NoAppState)
-    assert await at.pen.append_with_rules(WORDS, at.look) == 3
-    assert await at.pen.append([], 7) == 7
-    assert await at.pen.append(WORDS[:1], 7) == 4
+    assert isinstance(at.folds.app_state, NoAppState)
+    assert await at.writer.append_with_rules(WORDS, at.look) == 3
+    assert await at.writer.append([]) == at.folds.last_seq
+    assert await at.writer.append(WORDS[:1]) == 4
     envelope = (await at.log.read(NAME)).envelopes()[-1]
-    at.pen.app_state.apply(envelope, CATALOG.decode_payload(envelope))
+    at.folds.app_state.apply(envelope, CATALOG.decode_payload(envelope))
+
+
+@scenario
+async def test_writer_whose_session_was_claimed_again_is_fenced() -> None:
+    at = await desk(None)
+    await at.writer.append(WORDS[:1])
+    await at.log.leases.claim(NAME, "one")
+    with pytest.raises(Fenced):
+        await at.writer.append(WORDS[1:])
+    assert await at.types() == ["ui.message", "ui.message"]

@@ -1,39 +1,34 @@
-"""The driver of a session that a Claude Code process answers.
+"""The runtime of a session that a Claude Code process answers.
 
-It follows the session's log like the driver of agents. Pending prompts are written to stdin one turn after
-the other; stops, decisions and commands are written as they arrive. One task reads stdout: the events of one
-chunk are one append, and nothing more is read before it is durable. The first prompt starts the process, and
-every start has its end in the log, with the true reason. A prompt that a process did not answer is written to
-the next process, `MAX_ATTEMPTS` times. `_decision_lock` serialises the processing of pages.
+Pending prompts are written to stdin one turn after the other; stops, decisions and commands are written as
+they arrive. One task reads stdout: the events of one chunk are one append, and nothing more is read before it
+is durable. The first prompt starts the process, and every start has its end in the log, with the true reason.
+A prompt that a process did not answer is written to the next process, `MAX_ATTEMPTS` times. A turn that a
+process was answering when the server ended is closed: no other process knows how far it had come.
 """
 
 import asyncio
 import logging
-import math
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from contextvars import Context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from msgspec import structs
 
-from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.agents.claude.process import ClaudeProcess, ProgramNotFound, find_sign_in_method
 from turnlog.agents.claude.process_run import ProcessEndReason, ProcessRun, filter_output
 from turnlog.agents.claude.prompts import Prompt, PromptQueue
-from turnlog.agents.runtime.agent_driver import STOPPED_MESSAGE, ignore_event
-from turnlog.agents.runtime.session_follower import SessionFollower
-from turnlog.agents.runtime.session_writer import AppState, SessionWriter
-from turnlog.agents.runtime.turn_timeout import Trace, TurnTimers, running_turns
+from turnlog.agents.runtime.agent_runtime import CRASH_MESSAGE, STOPPED_MESSAGE
+from turnlog.agents.runtime.session_runtime import OnCrash
+from turnlog.agents.runtime.turn_timeout import Trace, running_turns
 from turnlog.agents.runtime.user_input import CANCELLED_BY_MESSAGE
 from turnlog.errors import CallerError, SessionClosed, StoreError
 from turnlog.events import (
     AgentEnd,
     AgentStart,
     ApprovalDecision,
-    Catalog,
     Envelope,
     ErrorInfo,
     EventDraft,
@@ -52,52 +47,39 @@ from turnlog.events import (
 from turnlog.events.agent import StopReason
 from turnlog.events.ui import EndSession, StartSession, Stop
 from turnlog.ids import new_id
-from turnlog.log import Log, Page, Row
 from turnlog.parse.claude.lines import interrupt_line, message_line
 from turnlog.parse.claude.parser import CliParser
 from turnlog.parse.claude.turns import SentMessage
 from turnlog.state.closing import build_closing_events
-from turnlog.state.tree import Tree
-from turnlog.state.view_actions import OpenViews
 from turnlog.team.markers import tag_and_marker_parser_factory
+
+if TYPE_CHECKING:
+    from turnlog.agents.claude.claude_code import ClaudeCode
+    from turnlog.agents.runtime.session_runner import SessionRunner
 
 log = logging.getLogger("turnlog.agents")
 
+NO_PERMISSIONS: Mapping[str, str] = {}
+SESSION_CONFLICT = "session_conflict"
+
 MAX_ATTEMPTS = 3  # processes that may die of one prompt before its turn ends with an error
 INTERRUPT_GRACE_S = 5.0  # from the interrupt to the end of the process, if the turn does not end
-SERVER_CRASH_MESSAGE = "The server stopped while this was running."
 SHUTDOWN_ERROR = ErrorInfo(code="process_exited", message="The server was stopped.")
 UNWRITABLE_ERROR = ErrorInfo(code="unknown", message="The output of the process cannot be written.")
 PROCESS_DIED_MESSAGE = "The process ended before it took up the message."
 
 
-class ClaudeDriver:
+class ClaudeRuntime:
     """Runs the process of one session."""
 
     def __init__(
-        self,
-        log: Log,
-        session_id: str,
-        claude_code: ClaudeCode,
-        catalog: Catalog,
-        vocabulary: Vocabulary | None,
-        observe: Callable[[Envelope, Payload | UnknownPayload], None] = ignore_event,
-        turn_limit_s: float = math.inf,
-        app_state: AppState | None = None,
+        self, host: "SessionRunner", claude_code: "ClaudeCode", vocabulary: Vocabulary | None
     ) -> None:
-        self._log = log
-        self._session_id = session_id
+        self._host = host
         self._claude_code = claude_code
-        self._catalog = catalog
         self._tags = tag_and_marker_parser_factory(vocabulary)
-        self._observe = observe
-        self.tree = Tree()
-        self.views = OpenViews()
-        self.writer = SessionWriter(log, session_id, catalog, app_state)
-        self._prompts = PromptQueue(self.tree)
-        self._timers = TurnTimers(turn_limit_s, self._on_turn_timeout)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._decision_lock = asyncio.Lock()
+        self._tree = host.tree
+        self._prompts = PromptQueue(host.tree)
         self._attempts: Counter[str] = Counter()
         self._process_run: ProcessRun | None = None
         self._output_task: asyncio.Task[None] | None = None
@@ -107,68 +89,52 @@ class ClaudeDriver:
         self._source_session: str | None = None  # the process's own id of the conversation
         self._demo_mode = False
         self._start_requested = False
+        self._ended_traces: set[str] = set()  # turns that were pending when a `session.end` arrived
         self._is_closing = False
-        self._follower = SessionFollower(log, session_id, self.writer, self.tree, self._apply)
 
-    @property
-    def has_ended(self) -> bool:
-        return self._follower.has_ended
+    # after another owner, and before the next
 
-    async def wait_for_seq(self, seq: int) -> None:
-        await self._follower.wait_for_seq(seq)
+    async def close_interrupted(self, on_crash: OnCrash) -> None:
+        """Close everything that an earlier server left open.
 
-    async def wait_until_idle(self, trace: str) -> None:
-        await self._follower.wait_until_idle(trace)
-
-    async def wait_for_head(self) -> int:
-        return await self._follower.wait_for_head()
-
-    # opening and closing
-
-    async def open(self, pid: int | None = None) -> None:
-        """Read the log, close everything that a dead server left open, record this server, and follow.
-
-        Calls that wait are closed too: no process is left that could use their answers. Without a `pid` this
-        server is not recorded. A closed session is only read.
+        Calls that wait are closed too: no process is left that could use their answers.
         """
-        await self._replay_to_head()
-        if (await self._log.info(self._session_id)).closed:
-            return
-        if self.tree.traces_to_stop:
+        if self._tree.traces_to_stop:
             await self._close_open("cancelled", STOPPED_MESSAGE)
-        await self._close_open("error", SERVER_CRASH_MESSAGE)
-
-        notices: list[Payload] = []
+        await self._close_open("error", CRASH_MESSAGE)
+        items: list[EventDraft] = []
+        for trace in self._ended_traces & self._prompts.pending.keys():
+            items += self._close_unanswered(self._prompts.pending[trace], "cancelled")
         if self._model_start is not None:
-            notices.append(ProcessEnd(process="model", reason="server_shutdown", pid=self._model_start.pid))
-        dead_server = self.tree.server_process
-        if dead_server is not None:
-            notices.append(ProcessEnd(process="server", reason="process_crash", pid=dead_server.pid))
-        if pid is not None:
-            notices.append(ProcessStart(process="server", pid=pid, demo_mode=self._claude_code.demo_mode))
-        await self._append([EventDraft(notice, Scope(), "system") for notice in notices])
-        await self._replay_to_head()
-        await self.writer.append_with_rules([], self._replay_to_head, "apply")
-        await self._replay_to_head()
-        self._follower.start(self._follow())
+            end = ProcessEnd(process="model", reason="server_shutdown", pid=self._model_start.pid)
+            items.append(EventDraft(end, Scope(), "system"))
+        await self._host.append(items)
+        await self._host.replay_to_head()
 
-    async def close(self) -> None:
+    async def resume(self) -> None:
+        await self.on_page_end()
+
+    async def stop(self, on_crash: OnCrash) -> None:
         self._is_closing = True
-        async with self._decision_lock:
+        async with self._host.lock:
             pass  # waits for a process that is being started; from now on none is
         await self._end_process()
-        await self._follower.stop()
-        self._timers.update(set())
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._replay_to_head()
+        await self._host.cancel_tasks()
+        await self._host.replay_to_head()
         with suppress(SessionClosed):  # a closed session accepts no more events
             await self._close_open("error", SHUTDOWN_ERROR.message)
-            if self.tree.server_process is not None:
-                end = ProcessEnd(process="server", reason="server_shutdown")
-                await self._append([EventDraft(end, Scope(), "system")])
-        self._follower.notify()
+
+    def abandon(self) -> None:
+        if self._process_run is not None:
+            self._process_run.terminate("server_shutdown")
+
+    @property
+    def is_quiet(self) -> bool:
+        return self._process_run is None and not self._prompts.pending and not self._start_requested
+
+    @property
+    def wake_at_ms(self) -> int | None:
+        return None
 
     async def _end_process(self) -> None:
         if self._process_run is not None:
@@ -178,86 +144,67 @@ class ClaudeDriver:
             await asyncio.gather(self._output_task, return_exceptions=True)
 
     async def _close_open(self, reason: StopReason, message: str) -> None:
-        await self._follower.append_closings(
-            lambda: build_closing_events(self.tree, reason, message, keep_waiting=False), self._replay_to_head
+        await self._host.append_closings(
+            lambda: build_closing_events(self._tree, reason, message, keep_waiting=False)
         )
 
-    # following
+    # folding
 
-    async def _follow(self) -> None:
-        try:
-            async with self._decision_lock:
-                await self._send_next()
-            async for page in self._log.follow(self._session_id, self.tree.last_seq):
-                async with self._decision_lock:
-                    await self._process_page(page)
-                    await self._send_next()
-        finally:
-            if self._process_run is not None:  # the session was closed, or the driver failed
-                self._process_run.terminate("server_shutdown")
-
-    async def _process_page(self, page: Page) -> None:
-        for row, envelope in zip(page, page.envelopes(), strict=True):
-            if row.seq <= self.tree.last_seq:
-                continue
-            permissions = self._pending_permissions(envelope)
-            payload = self._apply(row, envelope)
-            self._observe(envelope, payload)
-            if not row.live:
-                self._update_timers()
-                await self._react(envelope, payload, permissions)
-
-    def _pending_permissions(self, envelope: Envelope) -> dict[str, str]:
+    def inspect(self, envelope: Envelope, payload: Payload | UnknownPayload) -> Mapping[str, str]:
+        """Return the permissions that the agent of a result waits for: argument hashes by call."""
         if envelope.type != "tool.result":
-            return {}
-        agent = self.tree.open.get(envelope.agent_id or "")
+            return NO_PERMISSIONS
+        agent = self._tree.open.get(envelope.agent_id or "")
         if agent is None:
-            return {}
+            return NO_PERMISSIONS
         return {
             call_id: call.approval_request.args_hash
             for call_id, call in agent.calls.items()
             if call.approval_request
         }
 
-    def _apply(self, row: Row, envelope: Envelope) -> Payload | UnknownPayload:
-        payload = self._catalog.decode_payload(envelope)
-        self.writer.durable_count = row.durable_count
-        self.tree.apply(envelope, payload)
-        if not row.live:
-            self.writer.app_state.apply(envelope, payload)
-            self.views.apply(envelope, payload)
-            self._prompts.apply(envelope, payload)
-            self._track_process(envelope, payload)
+    def apply(
+        self, envelope: Envelope, payload: Payload | UnknownPayload, context: Mapping[str, str]
+    ) -> None:
+        self._prompts.apply(envelope, payload)
+        self._track_process(envelope, payload)
         if isinstance(payload, AgentStart):  # a process has taken up the turn
             self._attempts.pop(envelope.trace_id or "", None)
-        self._follower.notify()
-        return payload
 
     def _track_process(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         if isinstance(payload, AgentStart) and not envelope.depth:
             self._source_session = payload.source_session
         elif isinstance(payload, ProcessStart | ProcessEnd) and payload.process == "model":
             self._model_start = payload if isinstance(payload, ProcessStart) else None
+            if isinstance(payload, ProcessStart):
+                self._start_requested = False
         elif isinstance(payload, UiCommand) and isinstance(payload.command, EndSession):
             self._source_session = None
+            self._start_requested = False
+            self._ended_traces = set(self._prompts.pending)
         elif isinstance(payload, UiCommand) and isinstance(payload.command, StartSession):
             self._demo_mode = payload.command.demo_mode
+            # a process that runs already is a conflict, and no reason to start another one later; one of an
+            # earlier server has ended with it, also if the log does not say so yet
+            self._start_requested = self._process_run is None
+        elif isinstance(payload, SessionError) and payload.code == SESSION_CONFLICT:
+            self._start_requested = False
 
-    def _update_timers(self) -> None:
-        turns = running_turns(self.tree)
+    @property
+    def running_turns(self) -> set[Trace]:
+        turns = running_turns(self._tree)
         if self._process_run is not None and self._process_run.current_trace in self._prompts.pending:
             turns.add(self._process_run.current_trace)
-        self._timers.update(turns)
-
-    async def _replay_to_head(self) -> int:
-        return await self._follower.replay_to_head()
+        return turns
 
     async def _read_to_head(self) -> int:
-        """Wait until everything in the log is folded. Fold it here if the follower does not run."""
-        task = self._follower.task
-        if task is None or task.done():
-            return await self._replay_to_head()
-        return await self.wait_for_head()
+        """Wait until everything in the log is folded. Fold it here if the runner has stopped to follow."""
+        if self._is_closing or self._host.has_ended:
+            return await self._host.replay_to_head()
+        return await self._host.wait_for_head()
+
+    async def on_page_end(self) -> None:
+        await self._send_next()
 
     # prompts
 
@@ -270,26 +217,27 @@ class ClaudeDriver:
             return
 
         trace, prompt = next(iter(self._prompts.pending.items()))
-        is_answering = any(not agent.scope.depth for agent in self.tree.open.values())
+        is_answering = any(not agent.scope.depth for agent in self._tree.open.values())
         process_run = self._process_run
         is_sent = process_run is not None and process_run.current_trace in self._prompts.pending
         if is_answering or is_sent:
             return
         # a client's events open a turn, unless the message that came with them is still to be read
-        last_seq = await self._log.last_seq(self._session_id) if self.tree.has_event_only_turn else None
-        if last_seq is not None and self.tree.last_seq != last_seq:
-            return
+        if self._tree.has_event_only_turn:
+            last_seq = await self._host.log.last_seq(self._host.session_id)
+            if self._tree.last_seq != last_seq:
+                return
 
         process_run = self._process_run or await self._start_process(prompt)
         if process_run is not None:
             process_run.current_trace = trace
             self._send_prompt(process_run, prompt)
-            self._update_timers()
+            self._host.timers.update(self.running_turns)
 
     def _send_prompt(self, process_run: ProcessRun, prompt: Prompt) -> None:
         uuid = str(uuid4())
         scope = prompt.scope
-        conversation_id = self.tree.conversations.get(scope.channel or "") or prompt.conversation_id
+        conversation_id = self._tree.conversations.get(scope.channel or "") or prompt.conversation_id
         message = SentMessage(
             scope.trace_id or "", scope.channel, prompt.speaker, conversation_id, text=prompt.text
         )
@@ -299,7 +247,7 @@ class ClaudeDriver:
     def _write_line(self, process_run: ProcessRun, line: bytes) -> None:
         self._last_active_s = asyncio.get_running_loop().time()
         process_run.process.write(line)
-        self._spawn(self._drain(process_run))
+        self._host.spawn(self._drain(process_run), None)
 
     async def _drain(self, process_run: ProcessRun) -> None:
         try:
@@ -325,8 +273,8 @@ class ClaudeDriver:
 
     # reactions to events
 
-    async def _react(
-        self, envelope: Envelope, payload: Payload | UnknownPayload, pending_permissions: Mapping[str, str]
+    async def react(
+        self, envelope: Envelope, payload: Payload | UnknownPayload, context: Mapping[str, str]
     ) -> None:
         if isinstance(payload, UiCommand):
             handler = COMMAND_HANDLERS.get(type(payload.command))
@@ -334,17 +282,17 @@ class ClaudeDriver:
                 await handler(self, payload.command)
         elif isinstance(payload, ApprovalDecision):
             self._answer_permission(payload)
-        elif isinstance(payload, ToolResult) and payload.call_id in pending_permissions and self._process_run:
+        elif isinstance(payload, ToolResult) and payload.call_id in context and self._process_run:
             # a message has cancelled the call: the process must not run it
             self._process_run.answered_calls.add(payload.call_id)
             denial = ApprovalDecision(
                 call_id=payload.call_id,
-                args_hash=pending_permissions[payload.call_id],
+                args_hash=context[payload.call_id],
                 decision="deny",
                 notes=CANCELLED_BY_MESSAGE,
             )
             self._answer_permission(denial)
-        elif isinstance(payload, UiMessage | UiAction) and self.tree.is_running(envelope.trace_id or ""):
+        elif isinstance(payload, UiMessage | UiAction) and self._tree.is_running(envelope.trace_id or ""):
             prompt = self._prompts.build_prompt(envelope, payload)
             if prompt and self._process_run:
                 self._send_prompt(self._process_run, prompt)
@@ -358,7 +306,7 @@ class ClaudeDriver:
 
     async def _start_session(self, _: StartSession) -> None:
         if self._process_run is not None and self._process_run.reason is None:
-            await self._append_error("session_conflict", "The process is running already.")
+            await self._append_error(SESSION_CONFLICT, "The process is running already.")
         else:
             self._start_requested = True
 
@@ -371,13 +319,13 @@ class ClaudeDriver:
             items: list[EventDraft] = []
             for prompt in self._prompts.pending.values():
                 items += self._close_unanswered(prompt, "cancelled")
-            await self._append(items)
+            await self._host.append(items)
 
     async def _stop(self, stop: Stop) -> None:
         process_run = self._process_run
         if process_run is None:
             return
-        traces = self.tree.traces_to_stop
+        traces = self._tree.traces_to_stop
         is_unanswered = process_run.current_trace in self._prompts.pending
         is_targeted = stop.turn in (None, process_run.current_trace) and stop.agent_id is None
         if is_unanswered and is_targeted:
@@ -388,10 +336,10 @@ class ClaudeDriver:
     def _interrupt(
         self, process_run: ProcessRun, traces: set[Trace], reason: ProcessEndReason, outcome: StopReason
     ) -> None:
-        agents = {key for key, agent in self.tree.open.items() if agent.scope.trace_id in traces}
+        agents = {key for key, agent in self._tree.open.items() if agent.scope.trace_id in traces}
         outcomes = dict.fromkeys(map(str, traces), outcome)
         self._write_line(process_run, interrupt_line(str(uuid4())))
-        self._spawn(self._kill_after_grace(process_run, agents, reason, outcomes))
+        self._host.spawn(self._kill_after_grace(process_run, agents, reason, outcomes), None)
 
     async def _kill_after_grace(
         self,
@@ -405,7 +353,7 @@ class ClaudeDriver:
         if process_run is not self._process_run:
             return
         unanswered = {trace: outcomes[trace] for trace in outcomes.keys() & self._prompts.pending.keys()}
-        still_open = {key for key, agent in self.tree.open.items() if agent.scope.trace_id in outcomes}
+        still_open = {key for key, agent in self._tree.open.items() if agent.scope.trace_id in outcomes}
         # a process may start a turn after the interrupt: then none of its agents was open before
         if agents:
             still_open &= agents
@@ -413,19 +361,14 @@ class ClaudeDriver:
             process_run.abandoned_traces |= unanswered
             process_run.terminate(reason)
 
-    def _on_turn_timeout(self, trace: Trace) -> None:
-        self._spawn(self._time_out_turn(trace))
-
-    async def _time_out_turn(self, trace: Trace) -> None:
-        await self._read_to_head()
+    async def end_timed_out(self, trace: Trace) -> None:
         process_run = self._process_run
         if process_run is None or trace in process_run.timed_out_traces:
             return
-        if self._timers.is_expired(trace):
-            process_run.timed_out_traces.add(trace)
-            message = f"The turn took longer than {self._timers.limit_s:g} s and was ended."
-            await self._append_error("turn_timeout", message, Scope(trace_id=trace))
-            self._interrupt(process_run, {trace}, "process_crash", "timeout")
+        process_run.timed_out_traces.add(trace)
+        message = f"The turn took longer than {self._host.timers.limit_s:g} s and was ended."
+        await self._append_error("turn_timeout", message, Scope(trace_id=trace))
+        self._interrupt(process_run, {trace}, "process_crash", "timeout")
 
     # the process
 
@@ -441,7 +384,7 @@ class ClaudeDriver:
             scope = prompt.scope if prompt else Scope()
             problem = SessionError(code=code, message=f"The process cannot be started: {error.args[-1]}.")
             closings = self._close_unanswered(prompt, "error") if prompt else []
-            await self._append([EventDraft(problem, scope, "system"), *closings])
+            await self._host.append([EventDraft(problem, scope, "system"), *closings])
             return None
 
         parser = CliParser(
@@ -459,18 +402,15 @@ class ClaudeDriver:
             model=self._claude_code.model,
             demo_mode=self._claude_code.demo_mode or self._demo_mode,
         )
-        self._output_task = asyncio.create_task(
-            self._run_process(process_run, start_event), context=Context()
-        )
-        self._output_task.add_done_callback(self._follower.on_task_done)
-        self._spawn(self._watch_stdin(process_run))
+        self._output_task = self._host.spawn(self._run_process(process_run, start_event), None)
+        self._host.spawn(self._watch_stdin(process_run), None)
         self._last_active_s = asyncio.get_running_loop().time()
         self._check_idle(process_run)
         return process_run
 
     async def _run_process(self, process_run: ProcessRun, start_event: ProcessStart) -> None:
         try:
-            await self._append([EventDraft(start_event, Scope(), "system")])
+            await self._host.append([EventDraft(start_event, Scope(), "system")])
             async for chunk in process_run.process.chunks():
                 self._last_active_s = asyncio.get_running_loop().time()
                 await self._append_output(process_run, process_run.parser.feed(chunk))
@@ -494,9 +434,9 @@ class ClaudeDriver:
         items = list(filter_output(process_run, events))
         # rules may react to events of the application (which have no TYPE) and to the ends of agents
         if any(not item.payload.TYPE or isinstance(item.payload, AgentEnd) for item in items):
-            await self.writer.append_with_rules(items, self._read_to_head)
+            await self._host.writer.append_with_rules(items, self._read_to_head)
         elif items:
-            await self._append(items)
+            await self._host.append(items)
 
     async def _record_exit(self, process_run: ProcessRun, code: int) -> None:
         await self._read_to_head()
@@ -522,13 +462,13 @@ class ClaudeDriver:
         self._process_run = None
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        await self._append([*items, EventDraft(end, Scope(), "system")])
+        await self._host.append([*items, EventDraft(end, Scope(), "system")])
 
     def _closing_events(self, process_run: ProcessRun) -> list[EventDraft]:
         # the log has refused an event, so it knows less than the parser: the tree decides what is open
         if process_run.fault is UNWRITABLE_ERROR:
             problem = SessionError(code=process_run.fault.code, message=process_run.fault.message)
-            ends = build_closing_events(self.tree, "error", process_run.fault.message, keep_waiting=False)
+            ends = build_closing_events(self._tree, "error", process_run.fault.message, keep_waiting=False)
             return [
                 EventDraft(problem, Scope(), "system"),
                 *(EventDraft(end.payload, end.scope, "system") for end in ends),
@@ -561,7 +501,7 @@ class ClaudeDriver:
 
     def _check_idle(self, process_run: ProcessRun) -> None:
         loop = asyncio.get_running_loop()
-        if self.tree.open or self._prompts.pending:
+        if self._tree.open or self._prompts.pending:
             self._last_active_s = loop.time()
         left_s = self._last_active_s + self._claude_code.inactivity_s - loop.time()
         if left_s <= 0:
@@ -573,20 +513,11 @@ class ClaudeDriver:
 
     async def _append_error(self, code: str, message: str, scope: Scope = Scope()) -> None:  # noqa: B008
         problem = SessionError(code=code, message=message, retriable=code == "turn_timeout")
-        await self._append([EventDraft(problem, scope, "system")])
-
-    async def _append(self, items: Iterable[EventDraft]) -> int:
-        return await self.writer.append(items, self.tree.last_seq)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, context=Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(self._follower.on_task_done)
+        await self._host.append([EventDraft(problem, scope, "system")])
 
 
-COMMAND_HANDLERS: Mapping[type, Callable[[ClaudeDriver, Any], Coroutine[Any, Any, None]]] = {
-    StartSession: ClaudeDriver._start_session,
-    EndSession: ClaudeDriver._end_session,
-    Stop: ClaudeDriver._stop,
+COMMAND_HANDLERS: Mapping[type, Callable[[ClaudeRuntime, Any], Coroutine[Any, Any, None]]] = {
+    StartSession: ClaudeRuntime._start_session,
+    EndSession: ClaudeRuntime._end_session,
+    Stop: ClaudeRuntime._stop,
 }  # all others are prompts
