@@ -24,7 +24,8 @@ from turnlog.wire import sse
 from turnlog.wire.chunks import MAX_MESSAGE_BYTES
 from turnlog.wire.dialects.base import DONE, DialectOptions
 from turnlog.wire.dialects.blocks import Blocks
-from turnlog.wire.dialects.registry import DialectRequest, DialectWithHistory, encode_frames
+from turnlog.wire.dialects.framing import encode_frames
+from turnlog.wire.dialects.registry import DialectRequest, DialectWithHistory
 
 quick = examples(13)
 thorough = examples(25)

@@ -25,8 +25,9 @@ from turnlog.events import (
     encode_envelope,
     strict_json,
 )
-from turnlog.events.envelope import format_timestamp
+from turnlog.events.envelope import decode_stored_envelope, format_timestamp
 from turnlog.events.payload import MAX_NAME_BYTES
+from turnlog.events.ui import ClientTool
 from turnlog.ids import uuid7
 from turnlog.vocabularies import FULL_CATALOG
 from turnlog_examples.broker.events import BROKER
@@ -53,7 +54,8 @@ OBJECT = st.dictionaries(TEXT, JSON, max_size=4)
 
 def string(shape: inspect.StrType) -> st.SearchStrategy[str]:
     if shape.pattern is None:
-        return TEXT
+        least, most = shape.min_length or 0, shape.max_length or 2**31
+        return TEXT.filter(lambda text: least <= len(text) <= most)
     longest = shape.max_length or MAX_NAME_BYTES
     return st.from_regex(shape.pattern).filter(lambda text: len(text.encode()) <= longest)
 
@@ -62,6 +64,13 @@ def payload(cls: type[Any]) -> st.SearchStrategy[Any]:
     """Any instance of a struct: required fields always, the others sometimes."""
     fields = structs.fields(cls)
     shapes = {field.name: field.type for field in inspect.type_info(cls).fields}  # type: ignore[attr-defined]
+    if cls is ClientTool:
+        properties = st.dictionaries(
+            TEXT, st.sampled_from([{"type": "string"}, {"type": "number"}]), max_size=3
+        )
+        schemas = properties.map(lambda chosen: {"type": "object", "properties": chosen})
+        known = {name: values(shapes[name]) for name in ("name", "description")}
+        return st.builds(ClientTool, parameters=schemas, **known)
     if cls is View:
         known = {name: values(shapes[name]) for name in ("kind", "view_id", "title")}
         return st.builds(View, tree=TREES, **known)
@@ -80,6 +89,9 @@ VALUES: dict[type[inspect.Type], Callable[[Any], st.SearchStrategy[Any]]] = {
     ).map(tuple),
     inspect.LiteralType: lambda shape: st.sampled_from(shape.values),
     inspect.StrType: string,
+    inspect.BytesType: lambda shape: st.binary(
+        min_size=shape.min_length or 0, max_size=min(shape.max_length or 64, 64)
+    ),
     inspect.IntType: lambda shape: st.integers(
         -(2**63) if shape.ge is None else shape.ge, shape.le or 2**63 - 1
     ),
@@ -129,6 +141,7 @@ def test_an_envelope_is_one_line_and_is_read_as_it_was_written(
     event = FULL_CATALOG.build_event("tool.call", data, id=f"evt_{event_id}", origin="model", scope=scope)
     line = encode_envelope(event, session_id=f"sess_{session_id}", seq=seq, ts_ms=ts_ms)
     again = decode_envelope(line)
+    assert decode_stored_envelope(line) == again
     assert not set(line) & set(b"\r\n")
     place = (again.type, again.id, again.seq, again.ts, again.session_id, again.origin)
     assert place == (event.type, event.id, seq, format_timestamp(ts_ms), f"sess_{session_id}", event.origin)

@@ -29,8 +29,13 @@ class Cursor:
     chunk: int | None = None
 
     def __str__(self) -> str:
-        position = str(self.seq) if self.chunk is None else f"{self.seq}.{self.chunk}"
-        return position if self.epoch is None else f"{position}:{self.epoch}"
+        return format_cursor(self.seq, self.epoch, self.chunk)
+
+
+def format_cursor(seq: int, epoch: str | None, chunk: int | None = None) -> str:
+    """Return the text of a cursor. Frames are encoded without making a `Cursor` of each."""
+    position = str(seq) if chunk is None else f"{seq}.{chunk}"
+    return position if epoch is None else f"{position}:{epoch}"
 
 
 UNKNOWN_POSITION = Cursor(0, "")  # a position in no session: the reader gets everything again

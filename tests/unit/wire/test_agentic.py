@@ -14,7 +14,8 @@ from tests.test_seed_names import NAMES
 from turnlog import events as ev
 from turnlog.events import CORE, Catalog, Vocabulary
 from turnlog.team.events import TEAM
-from turnlog.wire.dialects.agentic import CORE_FAMILIES, Agentic
+from turnlog.wire.dialects._common import CORE_FAMILIES
+from turnlog.wire.dialects.agentic import Agentic
 from turnlog.wire.dialects.base import DONE
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "agentic" / "messages.json"

@@ -60,6 +60,16 @@ def fresh(name: str) -> Dialect:
     return DIALECTS.definitions[name].factory(DialectOptions(), lambda _: [])
 
 
+@for_each_row("name", sorted(DIALECTS.definitions))
+def test_a_checkpoint_is_no_message_of_any_dialect(name: str) -> None:
+    checkpoint = ev.AgentCheckpoint(source="f", version="1", blob="sess_1/private-1", paused=True)
+    answer = items(START, checkpoint, *OPEN_TEXT[1:], checkpoint, ev.AgentEnd(stop_reason="error"))
+    whole, without = fresh(name), fresh(name)
+    for item in answer:
+        messages = whole.convert(*item)
+        assert messages == ([] if item[1] is checkpoint else without.convert(*item))
+
+
 def without_ids(messages: list[bytes]) -> list[bytes]:
     """Messages without the id that `blocks-raw` makes of the event's own."""
     return [message.split(b'"id":"msg_')[0] for message in messages]
@@ -172,7 +182,16 @@ def test_a_dialect_tells_the_history_before_the_event() -> None:
     assert root_messages(told.history)[0] == Message("user", [{"type": "text", "text": "one"}])
     assert told.idle
     assert told.close() == [DONE]
-    assert DIALECTS.names == ("turnlog", "blocks", "blocks-xml", "blocks-raw", "agentic", "office")
+    assert DIALECTS.names == (
+        "turnlog",
+        "blocks",
+        "blocks-xml",
+        "blocks-raw",
+        "agentic",
+        "ag-ui",
+        "ai-sdk",
+        "office",
+    )
 
 
 def test_the_history_of_an_agent_that_is_called_is_its_own() -> None:

@@ -112,9 +112,10 @@ def test_what_has_no_counterpart() -> None:
         kind.name for kind in FULL_CATALOG if kind.payload_class not in {*CONVERTERS, *STATE_CONVERTERS}
     }
     assert silent == {
-        "agent.handoff", "agent.usage", "approval.decision", "approval.request", "assistant.block",
-        "assistant.files", "assistant.view", "block.delta", "block.end", "block.start",
+        "agent.checkpoint", "agent.handoff", "agent.usage", "approval.decision", "approval.request",
+        "assistant.block", "assistant.files", "assistant.view", "block.delta", "block.end", "block.start",
         "parse.reject", "session.invite", "session.invite_end", "session.member", "session.title",
+        "stream.append", "stream.close", "stream.create", "stream.delete", "stream.fork", "stream.touch",
         "tool.await", "tool.progress", "ui.action",
     }  # fmt: skip
     for name in silent:

@@ -4,9 +4,12 @@ from typing import Any
 
 import msgspec
 
-from turnlog.events import ToolCall, ToolResult, Usage
+from turnlog.events import CORE, AwaitedCall, Envelope, Payload, ToolCall, ToolResult, UnknownPayload, Usage
 from turnlog.state.content_parts import result_text
 from turnlog.wire.chunks import chunk
+
+# An unknown type of these families may come from a newer version of the package.
+CORE_FAMILIES = frozenset(event_type.name.partition(".")[0] for event_type in CORE)
 
 
 def to_json_text(value: object) -> str:
@@ -40,3 +43,16 @@ def usage_json(usage: Usage | None) -> dict[str, int]:
         "cache_creation_input_tokens": usage.cache_creation_tokens,
         "cache_read_input_tokens": usage.cache_read_tokens,
     }
+
+
+def is_foreign_event(envelope: Envelope, payload: Payload | UnknownPayload) -> bool:
+    if envelope.type in CORE.types:
+        return False
+    is_newer = isinstance(payload, UnknownPayload) and envelope.type.partition(".")[0] in CORE_FAMILIES
+    return not is_newer
+
+
+def question_text(call: AwaitedCall) -> str:
+    """Return the question to the person; the arguments as JSON if the call has none."""
+    question = call.args.get("question")
+    return question if isinstance(question, str) else to_json_text(call.args)

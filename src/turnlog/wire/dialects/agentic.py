@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 
 from turnlog.events import (
-    CORE,
     AgentEnd,
     AgentHandoff,
     AgentStart,
@@ -26,7 +25,6 @@ from turnlog.events import (
     AssistantBlock,
     AssistantMessage,
     AssistantThinking,
-    AwaitedCall,
     BlockDelta,
     BlockEnd,
     BlockRetract,
@@ -42,12 +40,15 @@ from turnlog.events import (
     UiMessage,
     UnknownPayload,
 )
-from turnlog.wire.dialects._common import call_args, result_text_with_images, to_json_text
+from turnlog.wire.dialects._common import (
+    call_args,
+    is_foreign_event,
+    question_text,
+    result_text_with_images,
+    to_json_text,
+)
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, DialectOptions, HistoryLookup, no_history
 from turnlog.wire.dialects.block_tracker import BlockTracker
-
-# An unknown type of these families may come from a newer version of the package.
-CORE_FAMILIES = frozenset(event_type.name.partition(".")[0] for event_type in CORE)
 
 
 @dataclass(slots=True)
@@ -317,19 +318,6 @@ CONVERTERS: dict[type, Callable[[Agentic, AgenticAgentState, Envelope, Any], Non
     ToolAwait: Agentic._tool_await,
     SessionError: Agentic._error,
 }
-
-
-def is_foreign_event(envelope: Envelope, payload: Payload | UnknownPayload) -> bool:
-    if envelope.type in CORE.types:
-        return False
-    is_newer = isinstance(payload, UnknownPayload) and envelope.type.partition(".")[0] in CORE_FAMILIES
-    return not is_newer
-
-
-def question_text(call: AwaitedCall) -> str:
-    """Return the question to the person; the arguments as JSON if the call has none."""
-    question = call.args.get("question")
-    return question if isinstance(question, str) else to_json_text(call.args)
 
 
 def completion_usage(payload: AgentUsage | None) -> dict[str, Any]:

@@ -6,21 +6,20 @@ histories in `meta_init` and `meta_final` on request; `DialectWithHistory` folds
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from turnlog.errors import CallerError, quote
 from turnlog.events import AgentStart, Envelope, Payload, UnknownPayload
 from turnlog.state.history import History, Message
-from turnlog.wire import sse
-from turnlog.wire.cursor import Cursor
+from turnlog.wire.dialects.ag_ui.dialect import AgUi, encode_cut
 from turnlog.wire.dialects.agentic import Agentic
+from turnlog.wire.dialects.ai_sdk.dialect import AiSdk, encode_early_end
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, Dialect, DialectFactory, DialectOptions, HistoryLookup
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 from turnlog.wire.dialects.blocks_xml import BlocksXml
-
-HeartbeatEncoder = Callable[[int, int, str], bytes]  # of a seq, a time in ms and a session
+from turnlog.wire.dialects.framing import DONE_FRAME, FOREIGN_FRAMING, NATIVE_FRAMING, SSE_HEADERS, Framing
 
 TURNLOG = "turnlog"
 BLOCK_DIALECTS = frozenset({"blocks", "blocks-xml", "blocks-raw"})
@@ -28,7 +27,7 @@ CUSTOM_NAME_PATTERN = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
 
 class DialectDefinition(NamedTuple):
-    """How a dialect is made, and its heartbeats if they carry the reader's position.
+    """How a dialect is made, and how its messages are framed.
 
     A dialect that begins in the middle of a log first converts the last event before it of `earlier_types`
     and of depth 0, and drops the message, which was sent before. With `has_dense_ids` its ids can be numbers
@@ -36,16 +35,22 @@ class DialectDefinition(NamedTuple):
     """
 
     factory: DialectFactory
-    encode_heartbeat: HeartbeatEncoder | None = None
+    framing: Framing = NATIVE_FRAMING
     earlier_types: tuple[str, ...] = ()
     has_dense_ids: bool = False
 
+
+# The client of the AI SDK looks for this header.
+AI_SDK_HEADERS = (*SSE_HEADERS, (b"x-vercel-ai-ui-message-stream", b"v1"))
+AI_SDK_FRAMING = FOREIGN_FRAMING._replace(headers=AI_SDK_HEADERS, end=DONE_FRAME, cut=encode_early_end())
 
 CORE_DIALECTS: dict[str, DialectDefinition] = {
     "blocks": DialectDefinition(Blocks),
     "blocks-xml": DialectDefinition(BlocksXml),
     "blocks-raw": DialectDefinition(BlocksRaw),
     "agentic": DialectDefinition(Agentic),
+    "ag-ui": DialectDefinition(AgUi, FOREIGN_FRAMING._replace(cut=encode_cut())),
+    "ai-sdk": DialectDefinition(AiSdk, AI_SDK_FRAMING),
 }
 
 
@@ -55,6 +60,10 @@ class DialectRequest(NamedTuple):
     name: str
     options: DialectOptions
     definition: DialectDefinition | None
+
+    @property
+    def framing(self) -> Framing:
+        return self.definition.framing if self.definition else NATIVE_FRAMING
 
     @property
     def has_dense_ids(self) -> bool:
@@ -85,13 +94,14 @@ class DialectRegistry:
         """Return the request for one of `names`."""
         return DialectRequest(name, options, None if name == TURNLOG else self.definitions[name])
 
-    def extend(self, factories: Mapping[str, DialectFactory]) -> "DialectRegistry":
+    def extend(self, dialects: Mapping[str, DialectFactory | DialectDefinition]) -> "DialectRegistry":
         """Return a registry with more dialects. Raise `CallerError` for a malformed name, or one in use."""
-        for name in factories:
+        added = {}
+        for name, dialect in dialects.items():
             if name in self.names or not CUSTOM_NAME_PATTERN.fullmatch(name):
                 form = "a dialect's name of a-z, 0-9 and -, which Turnlog's own dialects do not have"
                 raise CallerError(f"expected {form}, got {quote(name)}")
-        added = {name: DialectDefinition(factory) for name, factory in factories.items()}
+            added[name] = dialect if isinstance(dialect, DialectDefinition) else DialectDefinition(dialect)
         return DialectRegistry({**self.definitions, **added})
 
 
@@ -122,13 +132,3 @@ class DialectWithHistory:
     @property
     def idle(self) -> bool:
         return self._dialect.idle
-
-
-def encode_frames(messages: list[bytes], seq: int, epoch: str | None = None) -> list[bytes]:
-    """Return one SSE frame per message of an event. Only the last id has no chunk number."""
-    frames = []
-    last = len(messages) - 1
-    for index, message in enumerate(messages):
-        chunk = None if index == last else index
-        frames.append(sse.encode(message, id=str(Cursor(seq, epoch, chunk))))
-    return frames

@@ -1,0 +1,1 @@
+"""Durable Streams, the pure parts: events, offsets, headers, the state of a stream, framing."""
