@@ -1,6 +1,8 @@
 """Applications for the tests over sockets."""
 
+import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
@@ -16,7 +18,49 @@ def talk(messages: list[Message]) -> Iterator[str | ToolUse]:
     yield "word " * 2000
 
 
-endless = App("endless", Agent("Talker", "Talk.", Scripted(talk, word_delay_s=0.01)))
+talker = Agent("Talker", "Talk.", Scripted(talk, word_delay_s=0.01))
+endless = App("endless", talker)
+closing = App("closing", talker, on_crash="close")
+
+
+def add_run(file: Path) -> int:
+    """Count a run in a file; return the number of runs."""
+    with file.open("a") as runs:
+        runs.write("x")
+    return file.stat().st_size
+
+
+async def run_counted(file: Path) -> int:
+    """Count a run in a file. The first run never returns."""
+    run_count = add_run(file)
+    if run_count == 1:
+        await asyncio.Event().wait()
+    return run_count
+
+
+@tool(kind="read")
+async def count_reads(folder: str) -> int:
+    """Count the runs of this tool."""
+    return await run_counted(Path(folder, "read"))
+
+
+@tool(kind="write")
+async def count_writes(folder: str) -> int:
+    """Count the runs of this tool."""
+    return await run_counted(Path(folder, "write"))
+
+
+def count(messages: list[Message]) -> Iterator[str | ToolUse]:
+    """Start both tools in the folder that the message names, then end."""
+    last = messages[-1].content[-1]
+    if last["type"] == "tool_result":
+        yield "Both were counted."
+    else:
+        yield ToolUse("count_reads", {"folder": last["text"]})
+        yield ToolUse("count_writes", {"folder": last["text"]})
+
+
+counting = App("counting", Agent("Counter", "Count.", Scripted(count), tools=(count_reads, count_writes)))
 
 
 def fail(messages: list[Message]) -> Iterator[str | ToolUse]:

@@ -17,7 +17,11 @@ BATCH = 500  # events of one append
 
 
 def long_session(folder: Path, app: str, count: int, session: str | None = None) -> str:
-    """A session of `app` with `count` events: turns of a message, a call, a sub-agent and an answer each."""
+    """Write a session of `app` with `count` events or a few more; return its id.
+
+    Its turns have a message, a call, a sub-agent and an answer each. All of them have ended: a server would
+    continue an open one.
+    """
     with ThreadPoolExecutor(1) as pool:  # Playwright has a loop in this thread
         return pool.submit(asyncio.run, _written(folder, app, count, session)).result()
 
@@ -30,8 +34,8 @@ async def _written(folder: Path, app: str, count: int, name: str | None) -> str:
     while len(events) < count:
         events += _turn(turn)
         turn += 1
-    for start in range(0, count, BATCH):
-        await log.append(session, events[start : min(start + BATCH, count)])
+    for start in range(0, len(events), BATCH):
+        await log.append(session, events[start : start + BATCH])
     await log.close()
     return session
 

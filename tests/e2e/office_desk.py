@@ -17,10 +17,10 @@ OFFICE = "&dialect=office"
 
 
 @contextlib.contextmanager
-def serving(folder: Path, app: str = "app", port: int = 0, program: Sequence[str] = ()) -> Iterator[Server]:
+def serving(folder: Path, app: str = "app", port: int = 0, options: Sequence[str] = ()) -> Iterator[Server]:
     """The office on a log in a folder."""
     os.environ["OFFICE_FOLDER"] = str(folder / "office")
-    with running(APPS + app, folder, port, program) as server:
+    with running(APPS + app, folder, port, options=options) as server:
         yield server
 
 

@@ -36,7 +36,7 @@ from tests.e2e.broker_desk import (
 from tests.e2e.examples import emptied, standing
 from tests.e2e.harness import ROOT
 from tests.support.limits import HANG_S
-from turnlog.events import ParseReject
+from turnlog.events import AgentEnd, ParseReject
 from turnlog.state.fold import fold
 from turnlog_examples.broker import start
 from turnlog_examples.broker.audit import accounted
@@ -401,7 +401,9 @@ def test_two_chats_at_once_have_their_turns_one_after_the_other(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("moment", ["agent.start", "block.delta"])
-def test_a_server_killed_in_mid_turn_has_the_same_case_when_it_is_back(tmp_path: Path, moment: str) -> None:
+def test_chat_whose_server_is_killed_in_mid_turn_goes_on_and_answers_the_same_request_once(
+    tmp_path: Path, moment: str
+) -> None:
     with serving("slow", tmp_path) as server:
         people, port = open_case(server), server.port
         people.installer.act(("record_project_facts", {"projectValue": 12_500}))
@@ -428,17 +430,23 @@ def test_a_server_killed_in_mid_turn_has_the_same_case_when_it_is_back(tmp_path:
         people.moved(server)
         assert before["open"]["agents"], "it was in mid-turn"
         assert standing(people.root, people.root.session_id, before["seq"]) == before
-        case = people.customer.case
-        assert case["consents"][0]["granted"]
-        assert fold(REDUCERS, people.items, start()) == case
         again = people.customer.chat(step, key=key, directEvents=consent)
-        assert again["displayText"] in ("", *[one["text"] for one in again["messages"]])
-        assert again["state"] == case, "the turn that was cut off is over, and said nothing to the case"
-        ends = [envelope for envelope, _ in people.items if envelope.type == "agent.end"]
-        assert [envelope.trace_id for envelope in ends].count(again["turn"]) == 1
-        answer = people.customer.chat(step)
-        assert [event["type"] for event in answer["events"]] == ["acknowledge_disclosure"]
-        assert len([one for one in people.items if one[0].type == "broker.capture_consent"]) == 1
+        assert again["displayText"] in [one["text"] for one in again["messages"]]
+        case = people.customer.case
+        assert again["state"] == case
+        assert case["consents"][0]["granted"]
+        assert case["disclosures"][0].keys() == {"id", "presentedAt", "acknowledgedAt"}
+        items = people.items
+        assert fold(REDUCERS, items, start()) == case
+        ends = [
+            payload
+            for envelope, payload in items
+            if isinstance(payload, AgentEnd) and envelope.trace_id == again["turn"]
+        ]
+        assert [end.stop_reason for end in ends] == ["end_turn"]
+        assert len([one for one in items if one[0].type == "broker.capture_consent"]) == 1
+        following = people.customer.chat(Step(words="Go on"))
+        assert following["turn"] != again["turn"]
 
 
 def accounting(*arguments: str) -> tuple[int, Any]:

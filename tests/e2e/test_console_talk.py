@@ -111,7 +111,9 @@ def test_a_stop_in_mid_sentence_and_what_waits_for_its_turn(context: BrowserCont
     assert chat(page).inner_text() == before
 
 
-def test_a_reload_and_a_restart_in_mid_stream_lose_nothing(context: BrowserContext, tmp_path: Path) -> None:
+def test_page_in_mid_turn_loses_nothing_by_a_reload_and_by_a_kill_of_the_server(
+    context: BrowserContext, tmp_path: Path
+) -> None:
     with running(APP, tmp_path) as server:
         page = opened(context, server.link)
         say(page, "team Bergen")
@@ -136,9 +138,24 @@ def test_a_reload_and_a_restart_in_mid_stream_lose_nothing(context: BrowserConte
         again.kill()
     with running(APP, tmp_path, server.port):
         live(page)
-        shown(page, "Cut off by a restart")  # what the process did not live to say is closed, and says so
+        shown(page, "Part 39")  # the turn goes on, with the same text from the start
+        expect(chat(page).get_by_role("heading", name="Part 1", exact=True)).to_have_count(1)
         say(page, "hello")
         shown(page, "I heard: hello")
+
+
+def test_page_shows_that_a_restart_cut_off_a_turn_if_the_application_closes_it(
+    context: BrowserContext, tmp_path: Path
+) -> None:
+    with running("closing", tmp_path) as server:
+        page = opened(context, server.link)
+        say(page, "talk")
+        shown(page, "word word")
+        server.kill()
+    with running("closing", tmp_path, server.port):
+        live(page)
+        shown(page, "Cut off by a restart")
+        shown(page, "word word")
 
 
 def test_tabs_follow_one_run_over_one_connection(context: BrowserContext, server: Server) -> None:

@@ -152,8 +152,9 @@ def test_page_after_end_that_is_cut_before_its_first_event_gets_the_events_of_th
         assert run(append_meanwhile(session)) > last
         with running(APP, tmp_path, server.port) as again:
             newest = add_notes(again, session, 1, 10)
+            # the new process records itself in the session, before or after this note
             seqs = [event["seq"] for event in seen_by(page, newest - last)]
-            assert seqs == list(range(last + 1, newest + 1))
+            assert seqs[: newest - last] == list(range(last + 1, newest + 1))
             assert page.evaluate("[opened > 1, resets]") == [True, 0]
 
 

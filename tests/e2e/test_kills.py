@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.harness import Reader, Server, kind, running
+from tests.e2e.harness import Reader, Server, running
 from tests.e2e.streams import WISHES, Wish, finish, log_lines, told_by
 
 KILLS = 4
@@ -71,12 +71,13 @@ async def killed_again_and_again(folder: Path, size: int) -> tuple[list[bytes], 
             crowd.enter(server)
             tasks = tasks or [asyncio.create_task(crowd.stay(number)) for number in range(size)]
             seq = (await asyncio.to_thread(server.send, crowd.session, "Go and look"))["eventId"]
-            await words(server, crowd.session, 3 + 7 * kill, seq)  # each time further into the turn
+            await words(server, crowd.session, 3 + 4 * kill, seq)  # each time further into a turn
             crowd.leave(server)
     with running("tests.e2e.stream_apps:slow_duo", folder, port) as server:
         crowd.enter(server)
-        seq = (await asyncio.to_thread(server.send, crowd.session, "Go and look"))["eventId"]
-        assert await Reader(server, crowd.session, f"&after={seq}").read(kind("agent.end", "Lead"))
+        sent = await asyncio.to_thread(server.send, crowd.session, "Go and look")
+        last_end = Reader(server, crowd.session, f"&types=agent.end&depth=0&after={sent['eventId']}")
+        assert await last_end.read(lambda message: sent["turn"] in message.data)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -87,14 +88,21 @@ async def killed_again_and_again(folder: Path, size: int) -> tuple[list[bytes], 
         return lines, crowd
 
 
-def test_readers_of_every_kind_get_everything_once_though_the_server_is_killed_again_and_again(
+def test_readers_of_every_kind_get_every_event_once_when_the_server_is_killed_again_and_again(
     tmp_path: Path,
 ) -> None:
     lines, crowd = asyncio.run(killed_again_and_again(tmp_path, 20))
     events = [json.loads(line) for line in lines]
     assert [event["seq"] for event in events] == list(range(len(events)))
     ends = [event for event in events if event["type"] == "agent.end" and event["agent_name"] == "Lead"]
-    assert [end["payload"]["stop_reason"] for end in ends] == ["error"] * KILLS + ["end_turn"]
+    assert len({end["trace_id"] for end in ends}) == len(ends) == KILLS + 1, "every turn ends once"
+    reasons = [end["payload"]["stop_reason"] for end in ends]
+    # two turns have lost their process twice; the turns that waited behind them lost none
+    assert reasons == ["error", "error", "end_turn", "end_turn", "end_turn"]
+    errors = [event for event in events if event["type"] == "session.error"]
+    assert [(error["payload"]["code"], error["trace_id"]) for error in errors] == [
+        ("worker_lost", end["trace_id"]) for end in ends[:2]
+    ]
     assert min(crowd.connections.values()) > KILLS, "everybody was there every time"
     for wish, reader in crowd.readers:
         assert not [message for message in reader.messages if message.event == "reset"]

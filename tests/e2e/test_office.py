@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +20,7 @@ from turnlog.server.console_files import console_routes
 CONSOLE = ROOT / "web" / "console"
 INTERFACES = Path(__file__).parents[1] / "vectors" / "office" / "interfaces.ts"
 SHAPES = interfaces(INTERFACES.read_text(), "ServerEvent")
-BEATING = (sys.executable, "-m", "tests.e2e.office_server")
+BEATING = ("--heartbeat", "0.2")
 LYRA = {"name": "Lyra", "color": "#c9b1ff", "color_name": "lavender", "seat": 0}
 KNOWN = {"has_soul": True, "has_transcript": True}
 GHOST = {"name": "Ghost", "color": "", "color_name": "", "seat": 7, "has_soul": True, "has_transcript": False}
@@ -134,7 +133,7 @@ class TestInterfaces:
             assert "sk-test" not in json.dumps([told, desk.reader.events])
 
     def test_a_heartbeat_comes_when_nothing_else_does(self, tmp_path: Path) -> None:
-        with serving(tmp_path, program=BEATING) as server:
+        with serving(tmp_path, options=BEATING) as server:
             desk = Desk.at(server)
             desk.say("Hello")
             last = desk.reader.events[-1]["seq"]

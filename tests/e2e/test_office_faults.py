@@ -259,7 +259,6 @@ class TestErrors:
             server.stop()
         with serving(tmp_path, port=server.port) as patient:
             desk.moved(patient)
-            desk.until(typed("process.start", process="server"))
             assert_well(desk)
 
     def test_a_process_with_nothing_to_do_goes_and_comes_back(self, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """A page of document 004 in a browser: it is written from the document and needs only the address."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from tests.e2e.web_client import LIMIT_MS
 from tests.test_seed_names import NAMES
 
 PAGE = Path(__file__).with_name("office_page.html")
-BEATING = (sys.executable, "-m", "tests.e2e.office_server")
+BEATING = ("--heartbeat", "0.2")
 
 
 def opened(context: BrowserContext, server: Server) -> Page:
@@ -109,7 +108,7 @@ def test_the_page_shows_the_office_in_two_tabs_after_a_reload_and_a_restart(
 
 
 def test_the_page_knows_every_type_that_the_server_sends(chromium: str, tmp_path: Path) -> None:
-    with browsing(chromium) as browser, serving(tmp_path, program=BEATING) as server:
+    with browsing(chromium) as browser, serving(tmp_path, options=BEATING) as server:
         context = browser.new_context()
         signed_in(context, server)
         page = opened(context, server)

@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e.harness import TURNLOG, Server, running
 from tests.support.invitations import FORM, redemption
+from tests.support.leases import rest_session
 from tests.support.limits import HANG_S
 from turnlog.log import open_log
 
@@ -65,15 +66,16 @@ def table(folder: Path, statement: str) -> list[Any]:
         return connection.execute(statement).fetchall()
 
 
-def close_session(folder: Path, session: str) -> None:
-    """After that nothing more happens in it, whoever looks."""
+def end_work(folder: Path, closed: str, resting: str) -> None:
+    """Close a session, and release another as after a minute of quiet: no server writes into them."""
 
-    async def close() -> None:
+    async def end() -> None:
         log = await open_log(f"sqlite:///{folder}/log.db")
-        await log.close_session(session)
+        await log.close_session(closed)
+        await rest_session(log, resting)
         await log.close()
 
-    asyncio.run(close())
+    asyncio.run(end())
 
 
 def forget(folder: Path) -> None:
@@ -88,7 +90,7 @@ def rebuild(folder: Path) -> None:
 
 
 def answers(server: Server, closed: str, other: str) -> dict[str, bytes]:
-    """Everything there is to ask about two sessions, one of which is closed."""
+    """Everything there is to ask about two sessions, one of which is closed, and one of which rests."""
     paths = ["/api/sessions", "/api/documents", "/api/documents?category=operational"]
     for session in (closed, other):
         last = 1200 if session == closed else 10
@@ -112,7 +114,7 @@ def test_what_is_thrown_away_and_made_again_changes_no_byte_of_any_answer(tmp_pa
         talk(server, other, "Hello", "c", role="back")
         raw(server, f"/api/state?session={session}&{INCLUDE}"), raw(server, "/api/documents")  # are kept
         server.stop()
-    close_session(tmp_path, session)
+    end_work(tmp_path, session, other)
     seen = []
     for throw_away in (lambda _: None, forget, rebuild, forget):
         throw_away(tmp_path)

@@ -105,7 +105,9 @@ def test_a_page_of_two_sessions_and_a_page_of_one_of_them(context: BrowserContex
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
-def test_tabs_go_on_when_the_server_was_away(context: BrowserContext, tmp_path: Path, end: str) -> None:
+def test_tabs_in_mid_turn_go_on_with_the_turn_when_the_server_was_away(
+    context: BrowserContext, tmp_path: Path, end: str
+) -> None:
     with running(APP, tmp_path) as server:
         signed_in(context, server)
         session = server.session()
@@ -113,13 +115,14 @@ def test_tabs_go_on_when_the_server_was_away(context: BrowserContext, tmp_path: 
         for page in pages:
             expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
         server.send(session, "Go and look")
-        assert run(Reader(server, session).read(kind("block.delta"))), "what has not begun runs later"
+        assert run(Reader(server, session).read(kind("block.delta")))
         getattr(server, end)()
         for page in pages:
             expect(page.locator("#state")).to_have_text("reconnecting", timeout=LIMIT_MS)
     with running(APP, tmp_path, server.port) as again:
         for page in pages:
             expect(page.locator("#state")).to_have_text("live", timeout=LIMIT_MS)
+        assert run(Reader(again, session).read(kind("agent.end", "Lead"))), "the turn goes on"
         all_have(pages, add_notes(again, session, 3, 100))
         for page in pages:
             check(page, again, session)

@@ -26,6 +26,7 @@ from turnlog.server.auth.credentials import BuiltinAuth, Identity, TokenVerifier
 from turnlog.server.auth.host_check import LOOPBACK
 from turnlog.server.limits import Limits
 from turnlog.server.middleware import RequestChecksMiddleware
+from turnlog.server.protocols import PROTOCOLS
 from turnlog.server.scope_keys import IDENTITY_KEY, PRINCIPAL_KEY
 from turnlog.wire.sse import Decoder
 
@@ -77,8 +78,8 @@ class Answer:
 
     @property
     def events(self) -> list[Any]:
-        """The log events of a stream in `turnlog`."""
-        messages = Decoder().feed(self.body)
+        """Return the log events of a stream in `turnlog`, without heartbeats and other control frames."""
+        messages = [message for message in Decoder().feed(self.body) if message.event == "message"]
         return [json.loads(message.data) for message in messages if message.data.startswith('{"type"')]
 
 
@@ -249,10 +250,17 @@ async def desk(
     limits: Limits = MANY,
     verify: TokenVerifier = reject_token,
     change: Change = lambda _: None,
+    origins: Iterable[str] = (),
 ) -> AsyncIterator[Desk]:
-    """A server while it runs; `change` takes a defence away from it."""
+    """A server while it runs, with all protocols; `change` takes a defence away from it."""
     application = create_app(
-        apps, log_url, auth=BuiltinAuth(KEY, tokens(), verify), hosts=hosts, limits=limits
+        apps,
+        log_url,
+        auth=BuiltinAuth(KEY, tokens(), verify),
+        hosts=hosts,
+        limits=limits,
+        protocols=[make() for make in PROTOCOLS.values()],
+        origins=origins,
     )
     change(application)
     async with application.router.lifespan_context(application):

@@ -102,6 +102,8 @@ def asks(known: Known) -> Mapping[str, Ask]:
     session, _turn, call, blob, _link, invite, other = known
     note = {"type": "case.note", "payload": {"text": "milk"}}
     answer = {"tool_use_id": call, "content": True}
+    said = {"id": "m1", "role": "user", "content": "hi"}
+    text = {"type": "text", "text": "hi"}
     member = {"session": session, "principal": "dan", "roles": ["guest"]}
     paths = {  # what is not here is asked for as it is called
         "GET /api/events": f"/api/events?session={session}",
@@ -112,6 +114,19 @@ def asks(known: Known) -> Mapping[str, Ask]:
         "GET /api/invites": f"/api/invites?session={session}",
         "GET /sign-in": other.link,
         "POST /api/chat/{role}": "/api/chat/owner",
+        "POST /ag-ui/{app}": "/ag-ui/plain",
+        "GET /ag-ui/{app}/capabilities": "/ag-ui/plain/capabilities",
+        "GET /ag-ui/{app}/{thread}": f"/ag-ui/plain/{session}",
+        "POST /ag-ui/{app}/{thread}/stop": f"/ag-ui/plain/{session}/stop",
+        "POST /ai-sdk/{app}/chat": "/ai-sdk/plain/chat",
+        "GET /ai-sdk/{app}/chat/{chat}": f"/ai-sdk/plain/chat/{session}",
+        "GET /ai-sdk/{app}/chat/{chat}/stream": f"/ai-sdk/plain/chat/{session}/stream",
+        "POST /ai-sdk/{app}/chat/{chat}/stop": f"/ai-sdk/plain/chat/{session}/stop",
+        "HEAD /v1/stream/{path}": f"/v1/stream/{session}",
+        "GET /v1/stream/{path}": f"/v1/stream/{session}",
+        "PUT /v1/stream/{path}": "/v1/stream/notes",  # the caller's own; in this order
+        "POST /v1/stream/{path}": "/v1/stream/notes",
+        "DELETE /v1/stream/{path}": "/v1/stream/notes",
     }
     bodies: dict[str, Any] = {
         "POST /api/events": {"session": session, "events": [note]},
@@ -126,7 +141,12 @@ def asks(known: Known) -> Mapping[str, Ask]:
         "POST /api/invites/decline": other.decline,
         "POST /agent/tool_results": {"agent_uuid": session, "tool_results": [answer]},
         "POST /agent/run": {"agent_uuid": session, "user_prompt": "hi"},
+        "POST /ag-ui/{app}": {"threadId": session, "runId": "run-1", "messages": [said]},
+        "POST /ai-sdk/{app}/chat": {"id": session, "messages": [{**said, "parts": [text]}]},
         "POST /sign-in": redemption(other.link, signed_in_as=other.who)[1],
+        # Streams have content of any type: bytes here, so that nobody takes it for a route of JSON alone.
+        "PUT /v1/stream/{path}": b"[1]",
+        "POST /v1/stream/{path}": b"[2]",
     }
     public = {"GET /sign-in", "POST /sign-in", "GET /healthz", *(f"GET {path}" for path in PAGE)}
     made = {}

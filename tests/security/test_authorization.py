@@ -21,7 +21,16 @@ SECRET = b"a secret that the provider and the server share"
 GRANTED = 200
 DIALECTS = ("turnlog", "blocks", "blocks-xml", "blocks-raw", "office", "agentic")
 FILTERS = ("", "&types=ui,assistant", "&depth=0", "&depth=1&types=tool", "&after=0", "&turn={turn}")
-WRITES = ("POST /api/send", "POST /api/chat/{role}", "POST /api/stop", "POST /agent/run")
+WRITES = (
+    "POST /api/send",
+    "POST /api/chat/{role}",
+    "POST /api/stop",
+    "POST /agent/run",
+    "POST /ag-ui/{app}",
+    "POST /ag-ui/{app}/{thread}/stop",
+    "POST /ai-sdk/{app}/chat",
+    "POST /ai-sdk/{app}/chat/{chat}/stop",
+)
 MANAGES = ("POST /api/members", "POST /api/links", "GET /api/invites", "POST /api/invites/revoke")
 PEOPLE = ("owner", "operator", "executor", "member", "guest", "stranger", "removed", "expired")
 
@@ -79,8 +88,10 @@ def expected(who: str, ask: Ask) -> int:
         return GRANTED if who == "owner" else 404
     if ask.route == "GET /metrics":
         return GRANTED if who == "operator" else 403
-    if ask.route == "POST /api/sessions":
+    if ask.route in ("POST /api/sessions", "PUT /v1/stream/{path}"):
         return 403 if who == "guest" else GRANTED
+    if who == "guest" and ask.path == "/v1/stream/notes":
+        return 404  # it has made none
     if not ask.names or who in ("owner", "operator"):
         return GRANTED
     if who in ("stranger", "removed"):

@@ -4,7 +4,11 @@ from tests.security.apps import plain
 from tests.security.desk import Desk, bare, desk, run
 from tests.security.routes import PAGE, every_route
 
-PRIVATE = ("no-store", "private, max-age=31536000, immutable")  # the second one: blobs, known by their hash
+PRIVATE = (
+    "no-store",
+    "private, max-age=31536000, immutable",  # blobs, known by their hash
+    "private, no-cache",  # a stream, which is asked for again with its ETag
+)
 
 
 async def cache_controls(at: Desk) -> dict[str, str]:

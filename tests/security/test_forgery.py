@@ -287,6 +287,7 @@ def test_control_whoever_could_take_one_would_keep_its_turn_open(monkeypatch: py
 
     async def scenario() -> None:
         monkeypatch.setattr(client_events, "RESERVED_ID_PATTERN", re.compile("nothing"))
+        monkeypatch.setattr(endless, "on_crash", "close")
         with pytest.raises(Conflict, match="is the id of another event"):  # and the server cannot even stop
             async with desk(endless) as at:
                 assert (await take_the_end(at))[0] == 202

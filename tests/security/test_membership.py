@@ -45,7 +45,7 @@ def test_a_foreign_session_is_not_there_on_any_route() -> None:
             before = await at.log("ada", hers.session)
             missing = hers._replace(session=MISSING)
             pairs = list(zip(named(hers), named(missing), strict=True))
-            assert len({ask.route for ask, _ in pairs}) == 16
+            assert len({ask.route for ask, _ in pairs}) == 25
             for foreign, nowhere in pairs:
                 told = shown(await probe(at, "bob", foreign), hers.session)
                 assert told == shown(await probe(at, "bob", nowhere), MISSING), foreign

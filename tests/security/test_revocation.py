@@ -1,15 +1,17 @@
 """Row 6: who may not read any more reads no more: open streams end at once and do not come back."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from tests.security.apps import Clinging, endless, make, plain
 from tests.security.desk import Call, Desk, desk, expiring, run
 from tests.support.invitations import redemption
-from turnlog.app import Membership, Sessions
+from turnlog.app import Membership
 from turnlog.server.auth.authentication import get_identity
 from turnlog.server.routes import agent, messages, sessions
+from turnlog.server.streaming.event_stream import EventStreamRoute
 from turnlog.server.streaming.streams import StreamRegistry
 
 QUERIES = ("", "&dialect=blocks", "&types=ui,assistant", "&dialect=blocks-raw&depth=1", "&after=0")
@@ -85,7 +87,7 @@ def test_a_change_of_roles_ends_streams_of_the_one_who_changed_only() -> None:
 
 def test_control_a_server_that_does_not_look_goes_on_telling(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(StreamRegistry, "on_roles_changed", lambda *_: None)
+        monkeypatch.setattr(StreamRegistry, "on_members_changed", lambda *_: None)
         async with desk(plain) as at:
             session = await shared(at, "plain")
             call = at.follow("bob", f"session={session}")
@@ -125,11 +127,11 @@ def test_stream_of_a_removed_member_ends_while_a_stop_waits_for_a_tool() -> None
     run(scenario())
 
 
-def test_control_where_only_the_runner_tells_the_removed_member_reads_on(
+def test_control_where_the_log_reports_no_change_the_removed_member_reads_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(StreamRegistry, "on_roles_changed", lambda *_: None)
+        monkeypatch.setattr(StreamRegistry, "on_members_changed", lambda *_: None)
         call = await removed_while_a_stop_waits()
         assert SECRET.encode() in call.answer.body
 
@@ -172,15 +174,15 @@ async def late(at: Desk, monkeypatch: pytest.MonkeyPatch) -> Call:
     """A stream whose reader is sent away after it was let in, and before the first byte."""
     session = await shared(at, "plain")
     inside, go = asyncio.Event(), asyncio.Event()
-    touch = Sessions.ensure_driver
+    find_frames = EventStreamRoute._session_frames
 
-    async def slow(sessions: Sessions, seat: Membership) -> None:
+    async def find_slowly(route: EventStreamRoute, seat: Membership, *args: Any) -> Any:
         if seat.principal.name == "bob":
             inside.set()
             await go.wait()
-        await touch(sessions, seat)
+        return await find_frames(route, seat, *args)
 
-    monkeypatch.setattr(Sessions, "ensure_driver", slow)
+    monkeypatch.setattr(EventStreamRoute, "_session_frames", find_slowly)
     call = at.follow("bob", f"session={session}")
     await inside.wait()
     await at.enrol("ada", session, "bob")
@@ -204,6 +206,7 @@ def test_control_a_stream_that_looks_only_before_it_begins_tells(monkeypatch: py
 
     async def scenario() -> None:
         monkeypatch.setattr(StreamRegistry, "is_still_allowed", trusting)
+        monkeypatch.setattr(StreamRegistry, "on_members_changed", lambda *_: None)
         async with desk(plain) as at:
             call = await late(at, monkeypatch)
             await call.word(SECRET)

@@ -11,7 +11,7 @@ from tests.support.limits import HANG_S
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
 from turnlog.agents.runtime import executor, turn_loop
-from turnlog.app import driver_registry
+from turnlog.app import sessions as app_sessions
 from turnlog.state.history import Message
 
 
@@ -161,7 +161,7 @@ async def look_beside_hung_tools(at: Desk, number: int) -> str:
 @pytest.fixture
 def two_hung_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "STOP_GRACE_S", 0.001)
-    monkeypatch.setattr(driver_registry, "HungTools", lambda: executor.HungTools(max_tools=2))
+    monkeypatch.setattr(app_sessions, "HungTools", lambda: executor.HungTools(max_tools=2))
 
 
 @pytest.mark.usefixtures("two_hung_tools")

@@ -16,6 +16,7 @@ export const TYPES = new Set([
   "agent.handoff",
   "agent.usage",
   "context.compact",
+  "agent.checkpoint",
   "block.start",
   "block.delta",
   "block.end",
@@ -38,4 +39,10 @@ export const TYPES = new Set([
   "artifact.write",
   "screen.command",
   "job.suggest",
+  "stream.create",
+  "stream.append",
+  "stream.close",
+  "stream.touch",
+  "stream.fork",
+  "stream.delete",
 ]);

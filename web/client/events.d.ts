@@ -37,6 +37,7 @@ export interface Payloads {
   "agent.handoff": AgentHandoff;
   "agent.usage": AgentUsage;
   "context.compact": ContextCompact;
+  "agent.checkpoint": AgentCheckpoint;
   "block.start": BlockStart;
   "block.delta": BlockDelta;
   "block.end": BlockEnd;
@@ -59,6 +60,12 @@ export interface Payloads {
   "artifact.write": ArtifactWrite;
   "screen.command": ScreenCommand;
   "job.suggest": JobSuggest;
+  "stream.create": StreamCreate;
+  "stream.append": StreamAppend;
+  "stream.close": StreamClose;
+  "stream.touch": StreamTouch;
+  "stream.fork": StreamFork;
+  "stream.delete": StreamDelete;
 }
 
 export type EventType = keyof Payloads & string;
@@ -66,12 +73,13 @@ export type EventType = keyof Payloads & string;
 /** Any event; its `type` tells which payload it has. */
 export type LogEvent = { [Type in EventType]: Envelope<Type, Payloads[Type]> }[EventType];
 
-/** A model process or the server started. After a restart the server appends it to every open session. */
+/** A model process started, or a server took over the session. `node` tells servers apart. */
 export interface ProcessStart {
   process: "model" | "server";
   pid: number;
   model?: string;
   demo_mode?: boolean;
+  node?: string;
 }
 
 /** A model process or the server ended, and why. The session goes on. */
@@ -146,6 +154,8 @@ export interface UiMessage {
   content?: Array<PromptText | PromptImage | PromptDocument>;
   /** The id that the client gave the conversation; it counts before the first agent. */
   conversation_id?: string;
+  /** Tools of the page, for the agents that answer this turn; the page answers them. */
+  tools?: ClientTool[];
 }
 
 export interface PromptText {
@@ -169,6 +179,13 @@ export interface PromptDocument {
   size_bytes?: number;
   title?: string;
   context?: string;
+}
+
+/** A tool that the page of a message runs itself. `parameters` is the JSON schema of its arguments. */
+export interface ClientTool {
+  name: string;
+  description?: string;
+  parameters: { [key: string]: Json };
 }
 
 /** A person acted on a view, or gave the input that a call waits for. */
@@ -344,6 +361,20 @@ export interface ContextCompact {
   tokens_after?: number;
 }
 
+/** A runtime stored what only it can read, to go on later. The content is a private blob: no member of the session can fetch it. */
+export interface AgentCheckpoint {
+  /** The framework that can read the content. */
+  source: string;
+  /** The version of the framework or of its format. */
+  version: string;
+  /** The name of the private blob, of the same session. */
+  blob: string;
+  /** True: the agent waits, and its calls that have not begun wait with it. */
+  paused?: boolean;
+  /** The size of the blob. */
+  size_bytes?: number;
+}
+
 /** A block began. A text block begins with its first visible character. */
 export interface BlockStart {
   block_id: string;
@@ -442,12 +473,12 @@ export interface AssistantFiles {
   files: FileInfo[];
 }
 
-/** The model called a tool. `executor` is where it runs: in this process, in the page, at the provider, or in a remote process that follows the session and appends the result. */
+/** The model called a tool. `executor` is where it runs: in this process, in the page, at the provider, in a remote process that follows the session and appends the result, or in the runtime of the agent itself, such as another framework. */
 export interface ToolCall {
   call_id: string;
   tool: string;
   args: { [key: string]: Json };
-  executor?: "backend" | "frontend" | "provider" | "remote";
+  executor?: "backend" | "frontend" | "provider" | "remote" | "runtime";
   block_id?: string;
   message_id?: string;
   /** Arguments that are not valid JSON, unchanged. */
@@ -597,4 +628,70 @@ export interface ScreenCommand {
 /** An agent suggested values for a job form. */
 export interface JobSuggest {
   suggestions: { [key: string]: Json };
+}
+
+/** A client created a stream. */
+export interface StreamCreate {
+  path: string;
+  content_type: string;
+  /** The stream ends this long after its last use. */
+  ttl_s?: number;
+  /** RFC 3339, as the client wrote it. */
+  expires_at?: string;
+  fork?: ForkSource;
+  /** What a fork begins with, the oldest part first. */
+  inherits?: InheritedPart[];
+}
+
+/** The stream that a fork was taken from, and the place that the request named. */
+export interface ForkSource {
+  path: string;
+  position: number;
+  sub_offset?: number;
+}
+
+/** The part of another session that a fork begins with: its events up to the position `until`. The position after an event is `base` + seq + 1. */
+export interface InheritedPart {
+  session_id: string;
+  epoch: string;
+  base: number;
+  until: number;
+}
+
+/** A client appended JSON messages, or bytes. */
+export interface StreamAppend {
+  /** Of a stream of JSON. */
+  messages?: Json[];
+  /** Of a stream of another content type. */
+  data?: string;
+  producer?: Producer;
+  /** Must be greater than the one before. */
+  writer_seq?: string;
+  /** Nothing can be appended after it. */
+  closes?: boolean;
+}
+
+/** The sender of a request: its id, the epoch of its process, the number of the request in the epoch. */
+export interface Producer {
+  id: string;
+  epoch: number;
+  seq: number;
+}
+
+/** A client closed a stream. It can still be read. */
+export interface StreamClose {
+  producer?: Producer;
+}
+
+/** A client used a stream that ends some time after its last use. Not every use is recorded. */
+export interface StreamTouch {
+}
+
+/** A fork of the stream is about to be created. Its session exists unless that failed. */
+export interface StreamFork {
+  session_id: string;
+}
+
+/** A client deleted a stream. Its path can be used again when no fork of it is left. */
+export interface StreamDelete {
 }

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 import turnlog
-from turnlog.cli import chat, link, log, search, serve, sessions, state
+from turnlog.cli import chat, cluster_check, link, log, search, serve, sessions, state
 from turnlog.cli.assemble import assemble as assemble_command
 from turnlog.cli.convert import convert_command as convert_command
 from turnlog.cli.demo import demo as demo_command
@@ -89,6 +89,7 @@ for command in (
     *log.COMMANDS,
     *search.COMMANDS,
     *state.COMMANDS,
+    *cluster_check.COMMANDS,
     convert_command,
     assemble_command,
     parse_command,

@@ -23,7 +23,7 @@ from turnlog.log.transfer import SessionLine, decode_export_line, with_full_even
 from turnlog.vocabularies import DIALECTS, FULL_CATALOG
 from turnlog.wire import sse
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, DialectOptions
-from turnlog.wire.dialects.registry import DialectRegistry, DialectRequest, DialectWithHistory, encode_frames
+from turnlog.wire.dialects.registry import DialectRegistry, DialectRequest, DialectWithHistory
 
 file_argument = click.argument(
     "file", type=click.File("rb"), default="-", callback=lambda context, option, value: require_input(value)
@@ -123,7 +123,7 @@ class Converter:
             raise InvalidEvent(f"line {number}: {problem}", "$.seq")
         self._last = envelope.seq
         messages = [self._escape(message) for message in self._messages(envelope, line)]
-        return b"".join(encode_frames(messages, envelope.seq))
+        return b"".join(self._request.framing.encode_frames(messages, envelope.seq, None))
 
     def close(self) -> bytes:
         if self._turn is None:

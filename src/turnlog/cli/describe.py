@@ -11,6 +11,7 @@ import msgspec
 
 from turnlog.cli.terminal import format_count
 from turnlog.events import (
+    AgentCheckpoint,
     AgentEnd,
     AgentHandoff,
     AgentStart,
@@ -125,6 +126,11 @@ def describe_process_end(event: ProcessEnd) -> str:
     )
 
 
+def describe_checkpoint(event: AgentCheckpoint) -> str:
+    size = None if event.size_bytes is None else format_count(event.size_bytes, "byte")
+    return join_parts(f"{event.source} {event.version}", "paused" if event.paused else None, size)
+
+
 def describe_compaction(event: ContextCompact) -> str:
     return f"{event.tokens_before or '?'} to {event.tokens_after or '?'} tokens"
 
@@ -153,6 +159,7 @@ DESCRIBERS: dict[type, Callable[[Any], str]] = {
     AgentEnd: describe_agent_end,
     AgentHandoff: lambda event: f"to {event.to}",
     AgentUsage: describe_usage,
+    AgentCheckpoint: describe_checkpoint,
     ContextCompact: describe_compaction,
     BlockStart: lambda event: join_parts(event.kind, event.tool),
     BlockDelta: lambda event: event.text,

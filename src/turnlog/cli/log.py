@@ -7,7 +7,7 @@ longer parts.
 import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
@@ -36,6 +36,7 @@ from turnlog.events.catalog import Misfit
 from turnlog.ids import now_ms
 from turnlog.log import Damage, Log, SessionRecord, sqlite_path
 from turnlog.log.blobs import find_missing_blobs
+from turnlog.log.checkpoint_blobs import drop_superseded_blobs
 from turnlog.log.filter import EventFilter
 from turnlog.log.sqlite.backup import back_up
 from turnlog.wire.cursor import END, parse_cursor
@@ -127,12 +128,17 @@ def tail_command(
 @click.option(
     "--output", "-o", type=click.File("wb"), default="-", help="The file to write; default: stdout."
 )
-def export(names: tuple[str, ...], log_url: str, output: BinaryIO) -> None:
+@click.option(
+    "--private",
+    is_flag=True,
+    help="Write private blobs too: what runtimes stored to go on later, such as prompts and tool results.",
+)
+def export(names: tuple[str, ...], log_url: str, output: BinaryIO, private: bool) -> None:
     """Write all sessions, or each SESSION, as lines of JSON, with their images and files.
 
     Each image or file follows the events of its session as lines of "type": "blob", with base64 content.
     """
-    run_command(export_sessions(log_url, names, output))
+    run_command(export_sessions(log_url, names, output, private=private))
 
 
 @click.command(
@@ -250,7 +256,10 @@ async def read_known_damages(log: Log) -> list[Damage]:
         return []
 
 
-@click.command(short_help="Remove old live events.", epilog="Example: turnlog prune --older-than 30d")
+@click.command(
+    short_help="Remove old live events and superseded checkpoints.",
+    epilog="Example: turnlog prune --older-than 30d",
+)
 @click.argument("names", metavar="[SESSION]...", nargs=-1)
 @log_option
 @click.option(
@@ -265,22 +274,34 @@ def prune(names: tuple[str, ...], log_url: str, age_ms: int) -> None:
     """Remove old live events of finished blocks and calls, of all sessions or of each SESSION.
 
     Live events are the streamed pieces of texts and progress. Complete messages, calls and results stay.
+    Private blobs of checkpoints that a later checkpoint supersedes are removed too, whatever their age.
     Stop the server first.
     """
-    removed, sessions = run_command(prune_sessions(log_url, names, max(0, now_ms() - age_ms)))
-    summary = f"{format_count(removed, 'live event')} removed"
-    if removed:
-        summary += f" from {format_count(sessions, 'session')}"
+    removed = run_command(prune_sessions(log_url, names, max(0, now_ms() - age_ms)))
+    summary = f"{format_count(removed.events, 'live event')} removed"
+    if removed.events:
+        summary += f" from {format_count(removed.sessions, 'session')}"
+    if removed.blobs:
+        summary += f", {format_count(removed.blobs, 'superseded checkpoint')} removed"
     click.echo(summary)
 
 
-async def prune_sessions(log_url: str, names: tuple[str, ...], before_ms: int) -> tuple[int, int]:
-    """Return how many events were removed, and from how many sessions. A wrong name removes nothing."""
+class PruneCounts(NamedTuple):
+    """How much a prune removed: live events, from how many sessions, and private blobs."""
+
+    events: int
+    sessions: int
+    blobs: int
+
+
+async def prune_sessions(log_url: str, names: tuple[str, ...], before_ms: int) -> PruneCounts:
+    """Prune sessions, all if there are no names. A wrong name removes nothing."""
     async with open_cli_log(log_url) as log:  # for reading first: a missing log must not be created
         records = await find_records(log, names)
     async with open_cli_log(log_url, writable=True) as log:
         counts = [await log.prune(record.session_id, before_ms) for record in records]
-    return sum(counts), sum(count > 0 for count in counts)
+        blobs = [await drop_superseded_blobs(log, record.session_id) for record in records]
+    return PruneCounts(sum(counts), sum(count > 0 for count in counts), sum(blobs))
 
 
 COMMANDS = (tail_command, export, import_command, backup, verify, prune)

@@ -361,7 +361,7 @@ def parse_command(file: BinaryIO, source: str, app_name: str | None, session: st
     if app:
         make_tag_parser = tag_parser_factory(app.vocabulary)
         make_process_tag_parser = tag_and_marker_parser_factory(app.vocabulary)
-    executor_of = app.agent.executor_of if app and not app.claude_code else always_backend
+    executor_of = app.agent.executor_of if app and app.has_agents else always_backend
 
     writer = JsonlWriter(sys.stdout.buffer, session, app)
     builder = TurnBuilder(writer, make_process_tag_parser)

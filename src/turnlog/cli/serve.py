@@ -23,7 +23,7 @@ import turnlog
 from turnlog.cli.enter import call_on_enter
 from turnlog.cli.log_access import LOG_OPTION
 from turnlog.cli.terminal import escape_controls
-from turnlog.errors import TurnlogError
+from turnlog.errors import CallerError, TurnlogError
 
 if TYPE_CHECKING:
     from turnlog.app import Principal
@@ -64,6 +64,13 @@ class TokenFiles(NamedTuple):
     help="A host name that clients use for this server. Can be repeated.",
 )
 @click.option(
+    "--allow-origin",
+    metavar="ORIGIN",
+    multiple=True,
+    callback=lambda context, option, value: check_origins(value),
+    help="An origin, such as https://app.example.org, whose pages may use this server. Can be repeated.",
+)
+@click.option(
     "--journal",
     type=click.Choice(["info", "warning", "error"]),
     default="warning",
@@ -81,6 +88,21 @@ class TokenFiles(NamedTuple):
     metavar="NAME",
     help="The dialect of readers who name none, in place of the applications' own.",
 )
+@click.option(
+    "--heartbeat",
+    "heartbeat_s",
+    type=click.FloatRange(min=0.1),
+    default=15.0,
+    show_default=True,
+    help="Seconds of silence after which a stream gets a heartbeat; less if a proxy cuts silent streams.",
+)
+@click.option(
+    "--without-protocol",
+    metavar="NAME",
+    multiple=True,
+    callback=lambda context, option, value: check_protocol_names(value),
+    help="A protocol of another project that is not served. Can be repeated.",
+)
 def serve_command(  # noqa: PLR0913  the options of the command
     apps: tuple[str, ...],
     log_url: str,
@@ -89,9 +111,12 @@ def serve_command(  # noqa: PLR0913  the options of the command
     tokens: Path | None,
     jwt: Path | None,
     allow_host: tuple[str, ...],
+    allow_origin: tuple[str, ...],
     journal: str,
     debug: bool,
     dialect: str | None,
+    heartbeat_s: float,
+    without_protocol: tuple[str, ...],
 ) -> None:
     """Serve one or more applications. `turnlog serve app:app` serves `app` from the file app.py.
 
@@ -121,9 +146,12 @@ def serve_command(  # noqa: PLR0913  the options of the command
         port,
         tokens=files,
         hosts=allow_host,
+        origins=allow_origin,
         journal=journal,
         debug=debug,
         dialect=dialect,
+        heartbeat_s=heartbeat_s,
+        without_protocols=without_protocol,
     )
 
 
@@ -157,9 +185,12 @@ def run_server(  # noqa: PLR0913  the options of the command
     *,
     tokens: TokenFiles = TokenFiles(),  # noqa: B008
     hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
     journal: str = "warning",
     debug: bool = False,
     dialect: str | None = None,
+    heartbeat_s: float = 15.0,
+    without_protocols: Sequence[str] = (),
 ) -> None:
     from turnlog.agents.runtime.executor import explain_tool_error, mask_tool_error
     from turnlog.cli.terminal_log import make_terminal_formatter
@@ -175,7 +206,9 @@ def run_server(  # noqa: PLR0913  the options of the command
     )
     from turnlog.server.auth.revocation import RevokedCookies
     from turnlog.server.auth.token_file import TokenFile
+    from turnlog.server.limits.policy import Limits
     from turnlog.server.log_format import configure_logging
+    from turnlog.server.protocols import PROTOCOLS
     from turnlog.server.uvicorn_server import serve as run
 
     configure_logging(journal, make_terminal_formatter())
@@ -188,8 +221,17 @@ def run_server(  # noqa: PLR0913  the options of the command
         auth = BuiltinAuth(key, token_principals, verify_token, revoked_cookies=revoked)
         host_names = (*host_check.LOOPBACK, *host_header_names(host), *hosts)
         describe = explain_tool_error if debug else mask_tool_error
+        protocols = [make() for name, make in PROTOCOLS.items() if name not in without_protocols]
         application = create_app(
-            loaded_apps, log_url, auth=auth, hosts=host_names, describe=describe, dialect=dialect
+            loaded_apps,
+            log_url,
+            auth=auth,
+            hosts=host_names,
+            limits=Limits(heartbeat_interval_s=heartbeat_s),
+            describe=describe,
+            dialect=dialect,
+            protocols=protocols,
+            origins=origins,
         )
 
         def on_started() -> None:
@@ -267,6 +309,27 @@ def check_host_names(hosts: tuple[str, ...]) -> tuple[str, ...]:
         if not re.fullmatch(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]", host):
             raise click.BadParameter(f"expected a name such as log.example.org, without a port, got {host!r}")
     return tuple(host.lower() for host in hosts)  # as browsers send them
+
+
+def check_origins(origins: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the origins. Raise `BadParameter` for text that no browser sends as an origin."""
+    from turnlog.server.auth.allowed_origins import AllowedOrigins
+
+    try:
+        AllowedOrigins(origins)
+    except CallerError as error:
+        raise click.BadParameter(str(error)) from None
+    return origins
+
+
+def check_protocol_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names. Raise `BadParameter` for one that is not a protocol of this package."""
+    from turnlog.server.protocols import PROTOCOLS
+
+    for name in names:
+        if name not in PROTOCOLS:
+            raise click.BadParameter(f"expected one of {', '.join(PROTOCOLS)}, got {name!r}")
+    return names
 
 
 def url_host(host: str) -> str:

@@ -5,7 +5,7 @@ Data is written to a file or to stdout, messages to stderr.
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import BinaryIO
 
 import click
@@ -13,15 +13,20 @@ import click
 from turnlog.cli.log_access import damaged_record_message, find_records, format_damage, open_cli_log
 from turnlog.cli.terminal import ProgressBar, escape_controls, format_count, write_json
 from turnlog.errors import InvalidEvent, StoreError, TurnlogError
-from turnlog.log import Log, SessionRecord
+from turnlog.log import Blob, Log, SessionRecord
 from turnlog.log.blobs import encode_blob_lines
 from turnlog.log.transfer import export_session, import_lines
 
 MAX_LINE_BYTES = 64 << 20  # longer than any event; a file without line ends must not fill the memory
 
 
-async def export_sessions(log_url: str, names: Sequence[str], output: BinaryIO) -> None:
-    """Write sessions, all if there are no names. Nothing is written if one of them does not exist."""
+async def export_sessions(
+    log_url: str, names: Sequence[str], output: BinaryIO, *, private: bool = False
+) -> None:
+    """Write sessions, all if there are no names. Nothing is written if one of them does not exist.
+
+    With `private` their private blobs are written too.
+    """
     async with open_cli_log(log_url) as log:
         records = await find_records(log, names)
         if not names:
@@ -36,21 +41,32 @@ async def export_sessions(log_url: str, names: Sequence[str], output: BinaryIO) 
                     write_json(output, line)
                     progress.advance(1)
                 await export_blobs(log, record.session_id, output)
+                if private:
+                    await export_private_blobs(log, record.session_id, output)
         output.flush()
 
 
 async def export_blobs(log: Log, session_id: str, output: BinaryIO) -> None:
     """Write the blobs of a session, one at a time. Damaged blobs are left out and reported on stderr."""
     for name in await log.blob_names(session_id):
-        try:
-            blob = await log.get_blob(name)
-        except StoreError as error:
-            click.echo(
-                escape_controls(f"warning: lost, and not in the export: {session_id}: {error}"), err=True
-            )
-            continue
-        for line in encode_blob_lines(name, blob):
-            write_json(output, line)
+        await write_blob(name, log.get_blob(name), output)
+
+
+async def export_private_blobs(log: Log, session_id: str, output: BinaryIO) -> None:
+    for name in await log.private_blob_names(session_id):
+        await write_blob(name, log.get_private_blob(session_id, name), output)
+
+
+async def write_blob(name: str, reading: Awaitable[Blob], output: BinaryIO) -> None:
+    try:
+        blob = await reading
+    except StoreError as error:
+        session_id = name.partition("/")[0]
+        warning = f"warning: lost, and not in the export: {session_id}: {error}"
+        click.echo(escape_controls(warning), err=True)
+        return
+    for line in encode_blob_lines(name, blob):
+        write_json(output, line)
 
 
 async def warn_of_damage(log: Log, records: Sequence[SessionRecord]) -> None:

@@ -23,9 +23,9 @@ from turnlog.agents.runtime.executor import DescribeError, mask_tool_error
 from turnlog.app import App, Principal, Sessions
 from turnlog.app.sessions import index_apps
 from turnlog.errors import CallerError, TurnlogError
-from turnlog.events import Envelope, Payload, UnknownPayload
 from turnlog.log import Log, Store, open_log
 from turnlog.server.access_log import AccessLogMiddleware
+from turnlog.server.auth.allowed_origins import AllowedOrigins
 from turnlog.server.auth.authentication import AuthenticationCheck
 from turnlog.server.auth.credentials import Authenticator, BuiltinAuth, Identity
 from turnlog.server.auth.host_check import LOOPBACK, HostOriginCheck
@@ -37,6 +37,7 @@ from turnlog.server.limits.rate_limiter import RateLimiter
 from turnlog.server.metrics import Metrics
 from turnlog.server.middleware import RequestCheck, RequestChecksMiddleware
 from turnlog.server.openapi import Operation, build_openapi
+from turnlog.server.protocols.base import ProtocolServer, ServerProtocol, index_protocols
 from turnlog.server.request_body import make_decoder_executor
 from turnlog.server.responses import json_response
 from turnlog.server.routes.agent import AgentRoutes
@@ -54,7 +55,7 @@ from turnlog.vocabularies import DIALECTS
 from turnlog.wire.dialects.registry import DialectRegistry
 
 
-def create_app(
+def create_app(  # noqa: PLR0913  all but the first two are options
     apps: App | Iterable[App],
     log: str | Store,
     *,
@@ -63,6 +64,8 @@ def create_app(
     limits: Limits = Limits(),  # noqa: B008
     describe: DescribeError = mask_tool_error,
     dialect: str | None = None,
+    protocols: Iterable[ServerProtocol] = (),
+    origins: Iterable[str] = (),
 ) -> Starlette:
     """Build the ASGI application of some apps and a log, given by its address or its store.
 
@@ -70,10 +73,13 @@ def create_app(
     `state.session_access.sessions` are its sessions while it runs.
     Without `auth` people can only sign in with links of the server: `state.auth.make_sign_in_code`.
     `describe` returns the text that members read about a failed tool; `executor.explain_tool_error` is for
-    development. `dialect` replaces the default dialects of the apps.
+    development. `dialect` replaces the default dialects of the apps. `protocols` are those of other projects
+    that it also serves (`turnlog.server.protocols`). Pages of `origins` may use it beside its own: exact
+    origins such as `https://app.example.org`.
     """
     auth = auth or BuiltinAuth(secrets.token_bytes(32))
     server = Server([apps] if isinstance(apps, App) else apps, log, auth, limits, describe, dialect)
+    server.protocols = index_protocols(protocols)
 
     operations = server.operations()
     api_routes = [Route(item.path, item.endpoint, methods=[item.method]) for item in operations]
@@ -81,17 +87,26 @@ def create_app(
     file_routes = console_routes()
 
     public_paths = [item.path for item in operations if item.public] + [file.path for file in file_routes]
+    allowed_origins = AllowedOrigins(origins)
     checks: list[RequestCheck] = [
-        HostOriginCheck(hosts),
+        HostOriginCheck(hosts, allowed_origins),
+        allowed_origins.answer_preflight,
         AuthenticationCheck(auth, server.rate_limiter, public_paths),
     ]
-    stream_routes = [route for route in api_routes if route.endpoint == server.event_stream.follow_events]
+    bypass_routes = [
+        route for route, item in zip(api_routes, operations, strict=True) if item.bypasses_router
+    ]
 
     application = Starlette(
         routes=[*api_routes, openapi_route, *file_routes],
         middleware=[
             Middleware(AccessLogMiddleware),
-            Middleware(RequestChecksMiddleware, checks=checks, bypass_router=stream_routes),
+            Middleware(
+                RequestChecksMiddleware,
+                checks=checks,
+                bypass_router=bypass_routes,
+                headers_for=allowed_origins.response_headers,
+            ),
         ],
         exception_handlers={TurnlogError: handle_error, HTTPException: handle_http_exception},
         lifespan=server.lifespan,
@@ -120,7 +135,9 @@ class Server:
         self._log = log
         self._auth = auth
         self._describe = describe
+        self._limits = limits
         self._metrics = Metrics()
+        self.protocols: dict[str, ServerProtocol] = {}
         self.rate_limiter = RateLimiter(limits)
         self.access = SessionAccess(self.rate_limiter)
 
@@ -146,14 +163,22 @@ class Server:
             *ChatRoutes(access, streams).operations(),
             *AgentRoutes(access, self.event_stream).operations(),
             *ServerInfoRoutes(access, self._metrics, self.event_stream).operations(),
+            *self._protocol_operations(),
         ]
+
+    def _protocol_operations(self) -> list[Operation]:
+        server = ProtocolServer(self.access, self.event_stream, self._limits)
+        operations: list[Operation] = []
+        for protocol in self.protocols.values():
+            operations += protocol.operations(server)
+        return operations
 
     @asynccontextmanager
     async def lifespan(self, application: Starlette) -> AsyncIterator[None]:
         log = await open_log(self._log) if isinstance(self._log, str) else Log(self._log)
-        on_roles_changed = self.event_stream.streams.on_roles_changed
-        sessions = Sessions(log, self._apps, os.getpid(), self._observe, on_roles_changed, self._describe)
-        await sessions.recover()
+        log.on_members_changed = self.event_stream.streams.on_members_changed
+        sessions = Sessions(log, self._apps, os.getpid(), self._metrics, self._describe)
+        await sessions.start()
         self.access.set_sessions(sessions)
         application.state.decoder = make_decoder_executor()
         try:
@@ -172,10 +197,6 @@ class Server:
         assert isinstance(self._auth, BuiltinAuth)
         self._auth.set_tokens(tokens)
         self.event_stream.streams.end_signed_out()
-
-    def _observe(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        self._metrics.observe(envelope, payload)
-        self.event_stream.observe(envelope, payload)
 
 
 def is_always_valid(identity: Identity) -> bool:

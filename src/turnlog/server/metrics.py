@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from turnlog.events import AgentEnd, AgentStart, Envelope, Payload, ToolCall, ToolResult, UnknownPayload
 from turnlog.events.envelope import parse_timestamp_ms
+from turnlog.log import Row
 from turnlog.log.writer import WriteHealth
 
 BUCKET_BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0)
@@ -66,6 +67,9 @@ class Metrics:
                 self._stop_timer(envelope, envelope.agent_id or "", self.turns)
             case _:
                 pass
+
+    def observe_live(self, row: Row) -> None:
+        self.events[row.type.partition(".")[0]] += 1
 
     def _start_timer(self, envelope: Envelope, key: str) -> None:
         self._start_times_ms[envelope.session_id, key] = parse_timestamp_ms(envelope.ts)

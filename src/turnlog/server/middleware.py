@@ -2,7 +2,7 @@
 
 1. The checks run in order; the response of the first one that refuses is sent.
 2. Routes in `bypass_router` are called from here: a stream stays open for long, and each layer of Starlette's
-   router around it would keep its frames and memory alive.
+   router around it would keep its frames and memory alive. So are those that are called very often.
 3. Every other request goes to the application.
 """
 
@@ -24,12 +24,17 @@ SECURITY_HEADERS = [
     (b"cache-control", b"no-store"),  # a response is for its caller only, unless its route sets another value
 ]
 
+ANY_PATH = "{path:path}"
+
 RequestCheck = Callable[[Scope], Awaitable[Response | None]]
 """Returns None to let a request pass, or the response that refuses it."""
 
 
 class RequestChecksMiddleware:
-    """Runs the checks. `headers` are added to every response that does not have them."""
+    """Runs the checks. `headers` are added to every response that does not have them.
+
+    `headers_for` returns more of them for a request, in place of those of the same name.
+    """
 
     def __init__(
         self,
@@ -37,20 +42,28 @@ class RequestChecksMiddleware:
         checks: Iterable[RequestCheck],
         bypass_router: Iterable[Route] = (),
         headers: Iterable[tuple[bytes, bytes]] = SECURITY_HEADERS,
+        headers_for: Callable[[Scope], Iterable[tuple[bytes, bytes]]] = lambda _: (),
     ) -> None:
         self._app = app
         self._checks = tuple(checks)
-        self._bypass_routes = {
-            (method, route.path): route for route in bypass_router for method in route.methods or ()
-        }
+        self._bypass_routes: dict[tuple[str, str], Route] = {}
+        self._bypass_prefixes: dict[tuple[str, str], Route] = {}  # of routes whose last part is any path
+        for route in bypass_router:
+            prefix, separator, _ = route.path.partition(ANY_PATH)
+            routes = self._bypass_prefixes if separator else self._bypass_routes
+            for method in route.methods or ():
+                routes.setdefault((method, prefix), route)
+        self._prefixes = tuple({prefix for _, prefix in self._bypass_prefixes})
         self._headers = tuple(headers)
+        self._headers_for = headers_for
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
-        send_with_headers = HeaderSend(send, self._headers)
+        headers = dict(self._headers) | dict(self._headers_for(scope))
+        send_with_headers = HeaderSend(send, tuple(headers.items()))
         refusal = await self._run_checks(scope)
         if refusal is not None:
             await refusal(scope, receive, send_with_headers)
@@ -74,7 +87,7 @@ class RequestChecksMiddleware:
         await response(scope, receive, send)
 
     async def _call_bypass_route(self, scope: Scope, receive: Receive) -> ASGIApp | None:
-        route = self._bypass_routes.get((scope["method"], get_route_path(scope)))
+        route = self._find_bypass_route(scope)
         if route is None:
             return None
         scope["route"] = route
@@ -83,6 +96,19 @@ class RequestChecksMiddleware:
             return await endpoint(Request(scope, receive))
         except TurnlogError as error:
             return error_response(error)
+
+    def _find_bypass_route(self, scope: Scope) -> Route | None:
+        """Return the route of a request; None if the router serves it. Sets the parameter `path`."""
+        path = get_route_path(scope)
+        method = scope["method"]
+        route = self._bypass_routes.get((method, path))
+        if route is not None or not path.startswith(self._prefixes):
+            return route
+        for prefix in self._prefixes:
+            if path.startswith(prefix):
+                scope["path_params"] = {"path": path[len(prefix) :]}
+                return self._bypass_prefixes.get((method, prefix))
+        return None
 
 
 class HeaderSend:

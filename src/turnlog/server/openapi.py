@@ -13,6 +13,7 @@ class Operation(NamedTuple):
 
     `other_bodies` are further types that the body may have.
     `media_type` is that of the response, `body_type` that of the request. A `public` route needs no sign-in.
+    A route that `bypasses_router` is called by the middleware (`middleware`).
     """
 
     method: str
@@ -26,6 +27,7 @@ class Operation(NamedTuple):
     public: bool = False
     body_type: str = "application/json"
     other_bodies: tuple[Any, ...] = ()
+    bypasses_router: bool = False
 
 
 def get_route(path: str, endpoint: Endpoint, summary: str, response: Any = None, **more: Any) -> Operation:
@@ -74,7 +76,7 @@ def build_openapi(operations: Iterable[Operation], version: str) -> dict[str, An
 
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        methods = paths.setdefault(operation.path, {})
+        methods = paths.setdefault(without_converters(operation.path), {})
         methods[operation.method.lower()] = _describe_operation(operation, schema_by_type)
     return {
         "openapi": "3.1.0",
@@ -88,10 +90,16 @@ def build_openapi(operations: Iterable[Operation], version: str) -> dict[str, An
     }
 
 
+def without_converters(path: str) -> str:
+    """Return a path of the router as OpenAPI writes it: `{path:path}` is `{path}`."""
+    return path.replace(":path}", "}")
+
+
 def _describe_operation(operation: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    path = without_converters(operation.path)
     description: dict[str, Any] = {
         "summary": operation.summary,
-        "operationId": f"{operation.method.lower()}{operation.path.translate(OPERATION_ID_CHARS)}",
+        "operationId": operation.method.lower() + path.translate(OPERATION_ID_CHARS),
         "responses": _describe_responses(operation, schemas),
         "parameters": _describe_parameters(operation),
     }
@@ -108,7 +116,7 @@ def _describe_operation(operation: Operation, schemas: Mapping[str, Any]) -> dic
 
 def _describe_parameters(operation: Operation) -> list[dict[str, Any]]:
     parameters: list[dict[str, Any]] = []
-    for part in operation.path.split("/"):
+    for part in without_converters(operation.path).split("/"):
         if part.startswith("{"):
             parameters.append(
                 {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}

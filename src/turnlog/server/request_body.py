@@ -38,6 +38,13 @@ async def read_json_body(
     Above 1 MiB a body may have large texts, but not many values: those take many times their bytes in memory.
     """
     data = await read_body(request, "application/json", limit_bytes)
+    return await decode_json_body(request, data, type_, limit_bytes)
+
+
+async def decode_json_body(
+    request: Request, data: bytearray, type_: type[T], limit_bytes: int = strict_json.MAX_JSON_BYTES
+) -> T:
+    """Decode a JSON body that was read; raise `BadInput`. A large one is decoded in a thread."""
     if len(data) <= MAX_INLINE_DECODE_BYTES:
         return strict_json.decode_strict_json(bytes(data), type_)
     if len(data) > strict_json.MAX_JSON_BYTES and data.count(b",") > MAX_LARGE_BODY_COMMAS:
@@ -75,9 +82,13 @@ async def read_body(request: Request, content_type: str, limit_bytes: int) -> by
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != content_type:
         raise UnsupportedBody(f"expected the content type {content_type}")
+    return await read_bytes(request, limit_bytes)
+
+
+async def read_bytes(request: Request, limit_bytes: int) -> bytearray:
+    """Read a body of any content type; raise `OversizedBody` over the limit, or `UnsupportedBody`."""
     if request.headers.get("content-encoding", "identity") != "identity":
         raise UnsupportedBody("expected a body without a content encoding")
-
     data = bytearray()
     try:
         async for piece in request.stream():

@@ -214,6 +214,7 @@ def test_every_type_of_the_core_has_its_own_words() -> None:
         ),
         ("process.end", {"process": "server", "reason": "server_shutdown"}, "server, server_shutdown"),
         ("context.compact", {}, "? to ? tokens"),
+        ("agent.checkpoint", {"source": "f", "version": "2", "blob": "b"}, "f 2"),
         (
             "artifact.write",
             {"filename": "a", "path": "b/a", "is_new": False, "size_bytes": 1},

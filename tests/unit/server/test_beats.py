@@ -14,15 +14,14 @@ from tests.unit.app.desk import ADA, desk, play
 from tests.unit.log.delegates import until
 from turnlog.events import CATALOG, UiMessage
 from turnlog.log import Log, open_log
-from turnlog.server.streaming import turn_response
-from turnlog.server.streaming.event_stream import encode_reset
-from turnlog.server.streaming.frames import HEARTBEAT_FRAME
+from turnlog.server.streaming.event_stream import make_reset
 from turnlog.server.streaming.projection import DialectProjection
 from turnlog.server.streaming.turn_response import TurnResponse, with_heartbeats
 from turnlog.team.office import Office
 from turnlog.vocabularies import DIALECTS
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, Dialect
+from turnlog.wire.dialects.framing import NATIVE_FRAMING
 from turnlog.wire.sse import Decoder, ServerSentEvent
 
 OFFICE = DIALECTS.request("office", DEFAULT_OPTIONS)
@@ -143,14 +142,12 @@ def test_what_comes_together_with_a_silence_is_not_passed_over(monkeypatch: pyte
     assert b'"user_message"' in asyncio.run(asyncio.wait_for(run(), HANG_S))
 
 
-def test_other_turns_are_silence_to_who_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_response, "HEARTBEAT_INTERVAL_S", 0.05)
-
+def test_other_turns_are_silence_to_who_waits_for_one() -> None:
     async def run() -> None:
         async with desk() as at:
             seat, log = await at.sessions.create(ADA), at.sessions.log
             head = await log.info(seat.session_id)
-            turn = TurnResponse(at.sessions, seat, head, "tr_later", head.last + 1)
+            turn = TurnResponse(at.sessions, seat, head, "tr_later", head.last + 1, 0.05)
             wanted = DIALECTS.request("turnlog", DEFAULT_OPTIONS)
             frames = await turn.stream_frames(wanted, Cursor(head.last), head.last + 1_000_000)
             async with busy(log, seat.session_id):
@@ -165,7 +162,7 @@ def test_a_sign_of_life_and_a_reset_have_the_fields_that_every_line_of_blocks_ha
         log = await open_log("memory:")
         head = await log.info(await log.create("t"))
         await log.close()
-        return HEARTBEAT_FRAME + encode_reset("epoch", head)
+        return NATIVE_FRAMING.heartbeat + NATIVE_FRAMING.encode_reset(make_reset("epoch", head))
 
     messages = Decoder().feed(asyncio.run(asyncio.wait_for(run(), HANG_S)))
     assert [message.event for message in messages] == ["heartbeat", "reset"]

@@ -66,7 +66,7 @@ def test_who_asks_for_another_is_told_which_there_are(client: TestClient) -> Non
     session = client.post("/api/sessions", json={"app": "desk"}).json()["session_id"]
     answer = client.get("/api/events", params={"session": session, "dialect": "shrill"})
     assert answer.status_code == 400
-    assert "agentic, office, loud, got 'shrill'" in answer.json()["error"]
+    assert "agentic, ag-ui, ai-sdk, office, loud, got 'shrill'" in answer.json()["error"]
     [described] = [
         one["schema"].get("description", "") + one.get("description", "")
         for one in client.get("/openapi.json").json()["paths"]["/api/events"]["get"]["parameters"]

@@ -17,6 +17,7 @@ from turnlog.app import LOCAL, Membership, Principal, Sessions
 from turnlog.errors import SessionDamaged
 from turnlog.events import SessionMember
 from turnlog.log import Log, MemoryStore
+from turnlog.log.append import apply_to_record
 from turnlog.log.subscription import Drain
 from turnlog.server.access_log import AccessLogMiddleware
 from turnlog.server.auth.credentials import Identity
@@ -25,8 +26,8 @@ from turnlog.server.limits.rate_limiter import RateLimiter
 from turnlog.server.metrics import Metrics
 from turnlog.server.scope_keys import CONNECTION_KEY, SENT_BYTES_KEY
 from turnlog.server.session_access import SessionAccess
-from turnlog.server.streaming.frames import HEARTBEAT_FRAME, RETRY_FRAME
 from turnlog.server.streaming.streams import IteratorSource, StreamRegistry
+from turnlog.wire.dialects.framing import NATIVE_FRAMING
 
 APP = App("t", Agent("Nobody", "Nobody is asked.", Scripted(lambda _: [])))
 EVE = Principal("eve", frozenset({"operator"}))
@@ -68,12 +69,13 @@ class Stream:
         line: Line | None,
         around: Callable[[ASGIApp], ASGIApp],
     ) -> None:
+        self.record = seat.record
         self.pages: asyncio.Queue[bytes | Exception] = asyncio.Queue()
         self.sent: list[Message] = []
         self.gone = asyncio.Event()
         self.scope: dict[str, Any] = {"type": "http", "method": "GET", "headers": []}
         self.scope |= {CONNECTION_KEY: line} if line else {}
-        self.response = readers.make_response(IteratorSource(self._made()), known, [seat])
+        self.response = readers.make_response(IteratorSource(self._made()), known, [seat], NATIVE_FRAMING)
         self.task = asyncio.create_task(self._run(around(self.response)))
 
     async def _run(self, application: ASGIApp) -> str:
@@ -140,7 +142,7 @@ NOTHING: tuple[int, dict[str, int], object, object] = (0, {}, {}, None)
 @asynccontextmanager
 async def room(**limits: Any) -> AsyncIterator[Room]:
     log = Log(MemoryStore())
-    sessions = Sessions(log, [APP], 1, lambda *_: None)
+    sessions = Sessions(log, [APP], 1)
     try:
         yield Room(sessions, await sessions.create(LOCAL), Limits(**limits))
     finally:
@@ -158,7 +160,7 @@ async def test_pages_are_written_to_the_connection_and_counted() -> None:
         await until(lambda: len(line.written) == 4)
         line.lost()
         assert await soon(stream.task) == "ended"
-        assert line.written == [RETRY_FRAME, b"one", HEARTBEAT_FRAME, b"three"]
+        assert line.written == [NATIVE_FRAMING.opening, b"one", NATIVE_FRAMING.heartbeat, b"three"]
         assert [message["type"] for message in stream.sent] == ["http.response.start", "http.response.body"]
         assert stream.bodies == [b""]
         assert stream.scope[SENT_BYTES_KEY] == len(b"".join(line.written))
@@ -176,7 +178,7 @@ async def test_where_no_connection_is_offered_every_page_is_sent() -> None:
         assert [message["more_body"] for message in stream.sent[1:]] == [True] * 4
         stream.gone.set()
         assert await soon(stream.task) == "ended"
-        assert stream.bodies == [RETRY_FRAME, b"one", HEARTBEAT_FRAME, b"three", b""]
+        assert stream.bodies == [NATIVE_FRAMING.opening, b"one", NATIVE_FRAMING.heartbeat, b"three", b""]
         assert stream.scope[SENT_BYTES_KEY] == len(b"".join(stream.bodies))
         assert at.left == NOTHING
 
@@ -197,7 +199,7 @@ def test_the_journal_knows_what_was_sent(
     caplog.set_level("INFO", "turnlog.server")
     run()
     [line] = [vars(record) for record in caplog.records if record.message == "request"]
-    assert (line["status"], line["bytes"]) == (200, len(RETRY_FRAME + b"one"))
+    assert (line["status"], line["bytes"]) == (200, len(NATIVE_FRAMING.opening + b"one"))
 
 
 @scenario
@@ -205,7 +207,7 @@ async def test_a_slow_peer_is_waited_for_and_can_be_ended() -> None:
     async with room() as at:
         line = Line()
         stream = await at.stream(line=line)
-        await until(lambda: line.written == [RETRY_FRAME])
+        await until(lambda: line.written == [NATIVE_FRAMING.opening])
         line.room.clear()
         for page in (b"one", b"two"):
             stream.pages.put_nowait(page)
@@ -312,9 +314,11 @@ def test_roles_that_change_end_the_streams_of_whose_they_are(
     async def run() -> None:
         async with room() as at:
             stream = await at.stream(line=Line())
-            session_id = stream.response.role_snapshots[0].session_id
+            session_id = stream.record.session_id
             for session, told in (("sess_other", False), (session_id, ends)):
-                at.readers.on_roles_changed(session, SessionMember(principal=name, roles=roles))
+                record = stream.record.replace(session_id=session)
+                change = SessionMember(principal=name, roles=roles)
+                at.readers.on_members_changed(apply_to_record(record, change, "local", 1))
                 assert stream.response._is_ended == told
             stream.response.end()
             await soon(stream.task)

@@ -13,9 +13,7 @@ from turnlog.errors import BadInput
 from turnlog.events import Scope
 from turnlog.log import Log, MemoryStore
 from turnlog.log.filter import MATCH_ALL, EventFilter
-from turnlog.server.streaming import event_stream
 from turnlog.server.streaming.event_stream import filter_pages
-from turnlog.server.streaming.frames import HEARTBEAT_FRAME
 from turnlog.server.streaming.query import parse_dialect_request, parse_event_filter
 from turnlog.testing.factories import (
     agent_scope,
@@ -27,6 +25,7 @@ from turnlog.testing.factories import (
     tool_call_event,
 )
 from turnlog.vocabularies import DIALECTS
+from turnlog.wire.dialects.framing import NATIVE_FRAMING
 from turnlog.wire.sse import Decoder
 
 SESSION = "sess_1"
@@ -78,7 +77,7 @@ def logged(run: Callable[[Log], Coroutine[Any, Any, None]]) -> None:
 async def take(log: Log, choice: EventFilter, count: int, after: int = -1) -> list[bytes]:
     head, found = await log.info(SESSION), list[bytes]()
     pages = log.follow(SESSION, after, idle_s=0.01, epoch=head.epoch)
-    async for data in filter_pages(pages, head.epoch, choice):
+    async for data in filter_pages(pages, head.epoch, choice, 60.0):
         found.append(data)
         if len(found) == count:
             break
@@ -121,20 +120,19 @@ def test_what_is_passed_over_moves_the_cursor_with_a_heartbeat() -> None:
         decoder = Decoder()
         assert [message.event for message in decoder.feed(first)] == ["heartbeat"]
         assert decoder.last_id == f"3:{epoch}"
-        assert second == HEARTBEAT_FRAME
+        assert second == NATIVE_FRAMING.heartbeat
 
     logged(run)
 
 
-def test_a_stream_of_events_that_are_not_wanted_beats_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_of_events_that_are_not_wanted_beats_all_the_same() -> None:
     async def run(log: Log) -> None:
-        monkeypatch.setattr(event_stream, "HEARTBEAT_INTERVAL_S", 0.0)
         await log.append(SESSION, [durable_event("a")])
         head = await log.info(SESSION)
         pages = log.follow(SESSION, epoch=head.epoch)  # it is never silent
-        frames = filter_pages(pages, head.epoch, EventFilter(("tool",)))
+        frames = filter_pages(pages, head.epoch, EventFilter(("tool",)), 0.0)
         async for data in frames:
-            assert data == HEARTBEAT_FRAME + f"id: 0:{head.epoch}\n\n".encode()
+            assert data == NATIVE_FRAMING.heartbeat + f"id: 0:{head.epoch}\n\n".encode()
             break
         await frames.aclose()
 

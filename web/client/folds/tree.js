@@ -37,7 +37,7 @@ class OpenCall {
   }
 }
 
-/** An open agent; `isStopped` after a stop command. */
+/** An open agent; `isStopped` after a stop command, `isPaused` while its runtime holds its calls and its children's. */
 class Invocation {
   calls = new Map();
   blocks = new Map(); // block id -> pieces
@@ -46,6 +46,7 @@ class Invocation {
   cost = null;
   priced = true;
   isStopped = false;
+  isPaused = false;
 
   constructor(start, scope) {
     this.start = start;
@@ -98,10 +99,23 @@ export class Tree {
     return (agentId, callId) => found.get(childKey(agentId, callId)) ?? null;
   }
 
-  /** Return the agents whose open calls all wait, for a person or for waiting agents. */
+  /** @internal The agents whose runtime is paused because a call of one of them waits. */
+  pausedAgents() {
+    const roots = new Map(); // agent id -> the paused agent that started it, or itself
+    const waiting = new Set();
+    for (const [agentId, { start, calls, isPaused }] of this.open) {
+      const root = roots.get(start.parent_id) ?? (isPaused ? agentId : null);
+      if (root === null) continue;
+      roots.set(agentId, root);
+      if ([...calls.values()].some((call) => call.isWaiting)) waiting.add(root);
+    }
+    return new Set([...roots.keys()].filter((agentId) => waiting.has(roots.get(agentId))));
+  }
+
+  /** Return the agents whose open calls all wait, for a person or for waiting agents, and those that are paused. */
   waitingAgents() {
     const findChild = this.childLookup();
-    const found = new Set();
+    const found = this.pausedAgents();
     for (const [agentId, { calls }] of [...this.open].reverse()) {
       // a child starts after its parent
       const own = [...calls].filter(([, call]) => call.executor !== "provider");
@@ -162,6 +176,11 @@ function addUsage(tree, { agent_id, payload }) {
   if (!invocation) return;
   invocation.addUsage(payload.usage, payload.cost);
   for (const call of invocation.calls.values()) call.isMessageComplete = true;
+}
+
+function setPaused(tree, { agent_id, payload }) {
+  const invocation = tree.open.get(agent_id);
+  if (invocation) invocation.isPaused = payload.paused ?? false;
 }
 
 function blockDelta(tree, { agent_id, payload }) {
@@ -235,6 +254,7 @@ const REDUCERS = new Map([
   ["agent.end", (tree, { agent_id }) => tree.open.delete(agent_id)],
   ["agent.handoff", (tree, event) => tree.handoffTargets.set(event.payload.to_agent_id, event.trace_id)],
   ["agent.usage", addUsage],
+  ["agent.checkpoint", setPaused],
   ["block.start", (tree, { agent_id, payload }) => tree.open.get(agent_id)?.blocks.set(payload.block_id, [])],
   ["block.delta", blockDelta],
   ["block.end", (tree, { agent_id, payload }) => tree.open.get(agent_id)?.blocks.delete(payload.block_id)],

@@ -100,6 +100,8 @@ const SUMMARIES = {
   "agent.handoff": ({ to }) => `to ${to}`,
   "agent.usage": ({ model, usage, cost }) => joinParts(model, tokensText(usage), costText(cost)),
   "context.compact": ({ tokens_before, tokens_after }) => `${tokens_before ?? "?"} to ${tokens_after ?? "?"} tokens`,
+  "agent.checkpoint": ({ source, version, paused, size_bytes }) =>
+    joinParts(`${source} ${version}`, paused ? "paused" : null, size_bytes == null ? null : `${size_bytes} bytes`),
   "block.start": ({ kind, tool }) => joinParts(kind, tool),
   "block.end": ({ status, text }) => joinParts(status, clip(text)),
   "block.retract": ({ block_ids, reason }) => joinParts(plural(block_ids.length, "block"), reason),

@@ -2,8 +2,9 @@
 
 A DNS name that was rebound to loopback shows in `Host`. A page of another site shows in `Origin` or, where
 browsers send none, in `Sec-Fetch-Site`; such a page may only link here. Requests without these headers pass,
-since they do not come from a page; `Origin: null` does not pass. A foreign `Host` gets 421 (RFC 9110: the
-request was sent to the wrong server). A foreign page gets 403: browsers repeat a request that got 421.
+since they do not come from a page; `Origin: null` does not pass. Allowed origins pass. A foreign `Host` gets
+421 (RFC 9110: the request was sent to the wrong server). A foreign page gets 403: browsers repeat a request
+that got 421.
 """
 
 from collections.abc import Iterable
@@ -11,9 +12,11 @@ from collections.abc import Iterable
 from starlette.responses import Response
 from starlette.types import Scope
 
+from turnlog.server.auth.allowed_origins import AllowedOrigins, read_origin
 from turnlog.server.responses import json_error
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+NO_ORIGINS = AllowedOrigins()
 # Sec-Fetch-Site of requests that may pass: not a browser, a page of this server, a person (address bar).
 ALLOWED_FETCH_SITES = (b"", b"same-origin", b"none")
 
@@ -21,8 +24,9 @@ ALLOWED_FETCH_SITES = (b"", b"same-origin", b"none")
 class HostOriginCheck:
     """Refuses requests for other hosts and from pages of other sites."""
 
-    def __init__(self, hosts: Iterable[str]) -> None:
+    def __init__(self, hosts: Iterable[str], origins: AllowedOrigins = NO_ORIGINS) -> None:
         self._hosts = frozenset(hosts)
+        self._origins = origins
 
     async def __call__(self, scope: Scope) -> Response | None:
         headers = dict(scope["headers"])
@@ -32,6 +36,9 @@ class HostOriginCheck:
             message = f"this server does not answer for Host {host[:80]!r}; it answers for {allowed}"
             return json_error(message, 421)
 
+        # The browser checks what such a page may read, by the headers that it gets.
+        if read_origin(scope) in self._origins:
+            return None
         origin_error = find_origin_error(scope["method"], headers, host)
         if origin_error is not None:
             return json_error(origin_error, 403)

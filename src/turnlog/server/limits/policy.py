@@ -42,6 +42,8 @@ class Allowance(NamedTuple):
 class Limits(NamedTuple):
     """The limits of each principal. A stream ends after `max_stream_age_s`, and its reader reconnects.
 
+    A stream that is silent for `heartbeat_interval_s` gets a heartbeat: proxies cut silent connections.
+
     `busy_share` is the share of the event loop's time that the requests of one principal may take.
     `anonymous_concurrent_requests` holds for all callers together that are not signed in.
     """
@@ -72,6 +74,7 @@ class Limits(NamedTuple):
     guest_streams: int = 8
     program_streams: int = 1024
     max_stream_age_s: float = 600.0
+    heartbeat_interval_s: float = 15.0
 
     @property
     def read_bytes(self) -> Rate:

@@ -30,12 +30,7 @@ from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
 from turnlog.server.session_access import SessionAccess
 from turnlog.server.streaming.event_stream import EventStreamRoute
 from turnlog.server.streaming.query import FORMAT_DIALECTS, parse_dialect_request, parse_format
-from turnlog.server.streaming.streams import (
-    SSE_MEDIA_TYPE,
-    STREAM_HEADERS,
-    EventStreamResponse,
-    IteratorSource,
-)
+from turnlog.server.streaming.streams import SSE_MEDIA_TYPE, EventStreamResponse, IteratorSource
 from turnlog.server.streaming.turn_response import TurnResponse
 from turnlog.state.content_parts import REPORTED_CONTENT
 from turnlog.wire.cursor import Cursor
@@ -203,16 +198,17 @@ class AgentRoutes:
 
         record = await sessions.log.info(session_id)
         start_seq = await sessions.log.oldest_open_turn_start(session_id, first_seq - 1)
-        response = TurnResponse(sessions, membership, record, turn, start_seq)
+        response = TurnResponse(sessions, membership, record, turn, start_seq, self._stream.heartbeat_s)
         frames = await response.stream_frames(dialect_request, Cursor(first_seq - 1), last_seq)
 
-        headers = [
-            *STREAM_HEADERS,
-            (b"turnlog-session", session_id.encode()),
-            (b"turnlog-turn", turn.encode()),
-        ]
-        identity = get_identity(request.scope)
-        return self._stream.streams.make_response(IteratorSource(frames), identity, [membership], headers)
+        headers = [(b"turnlog-session", session_id.encode()), (b"turnlog-turn", turn.encode())]
+        return self._stream.streams.make_response(
+            IteratorSource(frames),
+            get_identity(request.scope),
+            [membership],
+            dialect_request.framing,
+            headers,
+        )
 
 
 def to_text(value: Any) -> str:

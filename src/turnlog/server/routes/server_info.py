@@ -140,5 +140,5 @@ def make_app_info(app: App, suggestions: list[str]) -> AppInfo:
         list(app.event_types),
         list(app.agent_names),
         list(app.channels),
-        app.claude_code is not None,
+        app.runtime.takes_commands,
     )

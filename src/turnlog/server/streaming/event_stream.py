@@ -1,8 +1,7 @@
 """`GET /api/events`: the log of one or several sessions as resumable Server-Sent Events (protocol section 7).
 
 Input: a request with sessions, a cursor, a dialect and filters. Output: a source of frames after the cursor,
-which `streams.py` sends. Heartbeats and `reset` are named events without an id: pages receive them, and the
-cursor does not move.
+which `streams.py` sends. Heartbeats and resets have no id, so the cursor does not move.
 """
 
 import asyncio
@@ -11,14 +10,13 @@ from contextlib import aclosing
 from functools import partial
 from typing import NamedTuple
 
-from msgspec import json, structs
+from msgspec import structs
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
 from turnlog.app import App, Membership
 from turnlog.errors import BadInput, NotFound
-from turnlog.events import Envelope, Payload, SessionMember, UnknownPayload
 from turnlog.log import Log, Page, SessionRecord
 from turnlog.log.filter import MATCH_ALL, EventFilter
 from turnlog.log.subscription import NO_PAGE_LOCK, FollowOptions, FrameSink, PageLock
@@ -31,13 +29,7 @@ from turnlog.server.openapi import Operation, get_route
 from turnlog.server.scope_keys import SESSION_KEY
 from turnlog.server.session_access import SessionAccess
 from turnlog.server.streaming.blob_images import BlobImages
-from turnlog.server.streaming.frames import (
-    DONE_FRAME,
-    HEARTBEAT_FRAME,
-    HEARTBEAT_INTERVAL_S,
-    Frames,
-    cursor_line,
-)
+from turnlog.server.streaming.frames import Frames, cursor_line
 from turnlog.server.streaming.merged_stream import MergedStream
 from turnlog.server.streaming.message_numbers import MessageNumbers, number_frames
 from turnlog.server.streaming.projection import DialectProjection
@@ -60,8 +52,8 @@ from turnlog.server.streaming.streams import (
 )
 from turnlog.server.streaming.turn_response import TurnResponse, make_resumed_dialect, with_heartbeats
 from turnlog.state.tree import Tree
-from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor, parse_request_cursor
+from turnlog.wire.dialects.framing import NATIVE_FRAMING, Framing, StreamReset
 from turnlog.wire.dialects.registry import DialectRegistry, DialectRequest
 
 # Rows that a filter drops are not sent, so no slow reader bounds them: pages of a filter stay small.
@@ -104,6 +96,7 @@ class EventStreamRoute:
         self._access = access
         self.dialects = dialects
         self._default_dialect = default_dialect
+        self.heartbeat_s = limits.heartbeat_interval_s
         self.streams = StreamRegistry(access, metrics, limits, is_still_valid)
         self._projections: dict[ProjectionKey, DialectProjection] = {}
         self._numbers = MessageNumbers()
@@ -117,6 +110,7 @@ class EventStreamRoute:
                 "Follow a log.",
                 query={**EVENTS_QUERY, "dialect": dialect_names},
                 media_type=SSE_MEDIA_TYPE,
+                bypasses_router=True,
             )
         ]
 
@@ -130,17 +124,14 @@ class EventStreamRoute:
     def stop(self) -> None:
         self.streams.end_all()
 
-    def observe(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
-        if isinstance(payload, SessionMember):
-            self.streams.on_roles_changed(envelope.session_id, payload)
-
     async def follow_events(self, request: Request) -> Response | EventStreamResponse:
         identity = get_identity(request.scope)
         memberships = await self._find_memberships(request)
-        source = await self._open_source(request, memberships, identity)
+        dialect_requests = self._parse_dialect_requests(request.query_params, memberships)
+        source = await self._open_source(request, memberships, dialect_requests, identity)
         if source is None:
             return Response(status_code=204)
-        return self.streams.make_response(source, identity, memberships)
+        return self.streams.make_response(source, identity, memberships, dialect_requests[0].framing)
 
     async def _find_memberships(self, request: Request) -> list[Membership]:
         query = request.query_params
@@ -156,11 +147,14 @@ class EventStreamRoute:
         return [membership]
 
     async def _open_source(
-        self, request: Request, memberships: Sequence[Membership], identity: Identity
+        self,
+        request: Request,
+        memberships: Sequence[Membership],
+        dialect_requests: Sequence[DialectRequest],
+        identity: Identity,
     ) -> FrameSource | None:
         """Return the frames that a request wants; None when no more can come."""
         query = request.query_params
-        dialect_requests = self._parse_dialect_requests(query, memberships)
         event_filter = parse_event_filter(query)
         meter = ReadMeter(self._access.rate_limiter, identity.principal)
         # The whole log in its own dialect is sent as it is stored, and is not charged.
@@ -198,7 +192,7 @@ class EventStreamRoute:
         if not any(sources):
             return None
         merged = MergedStream(sources, cursors)
-        return IteratorSource(merged.frames(HEARTBEAT_FRAME, HEARTBEAT_INTERVAL_S))
+        return IteratorSource(merged.frames(dialect_requests[0].framing.heartbeat, self.heartbeat_s))
 
     def _parse_dialect_requests(
         self, query: QueryParams, memberships: Sequence[Membership]
@@ -226,7 +220,6 @@ class EventStreamRoute:
         sessions = self._access.sessions
         event_filter = selection.event_filter._replace(channels=membership.visible_channels)
         selection = selection._replace(event_filter=event_filter)
-        await sessions.ensure_driver(membership)
         record = await sessions.log.info(membership.session_id)
         at = resolve_cursor(cursor_text, record)
         frames: Frames | LogSource | None
@@ -256,7 +249,8 @@ class EventStreamRoute:
             reason = None if await log.has_event(record.session_id, at.seq) else "pruned"
         if reason is not None:
             frames = self._dialect_frames(membership, record, Cursor(), selection)
-            return prepend_frame(encode_reset(reason, record), as_frames(frames, selection.page_lock))
+            reset = selection.dialect_request.framing.encode_reset(make_reset(reason, record))
+            return prepend_frame(reset, as_frames(frames, selection.page_lock))
 
         if record.closed and at.seq == record.last and at.chunk is None:
             return None
@@ -267,7 +261,6 @@ class EventStreamRoute:
     ) -> Frames | None:
         """Return the frames with dense ids after message number `at.seq`; None if no more can come."""
         sessions = self._access.sessions
-        await sessions.ensure_driver(membership)
         record = await sessions.log.info(membership.session_id)
         options = structs.replace(selection.dialect_request.options, ids="seq")
         request = selection.dialect_request._replace(options=options)
@@ -289,13 +282,15 @@ class EventStreamRoute:
         last_number = -1 if reason else at.seq
         frames = projection.frames(
             Cursor(start_seq, record.epoch),
-            HEARTBEAT_INTERVAL_S,
+            self.heartbeat_s,
             charge=selection.meter.charge_and_wait,
         )
-        encode_heartbeat = request.definition.encode_heartbeat if request.definition else None
+        encode_heartbeat = request.framing.encode_heartbeat
         assert encode_heartbeat is not None, "a dialect with dense ids has heartbeats of its own"
         numbered = number_frames(frames, last_number, record.session_id, encode_heartbeat)
-        return prepend_frame(encode_reset(reason, record), numbered) if reason else numbered
+        if reason is None:
+            return numbered
+        return prepend_frame(request.framing.encode_reset(make_reset(reason, record)), numbered)
 
     async def _turn_frames(
         self, membership: Membership, record: SessionRecord, at: Cursor, selection: Selection, trace: str
@@ -315,12 +310,15 @@ class EventStreamRoute:
         # A turn that is queued begins after the last event.
         first_seq, last_seq = bounds or (record.last + 1, None)
         start_seq = min(first_seq, last_complete_seq(at) + 1)
-        turn = TurnResponse(sessions, membership, record, trace, start_seq, selection.event_filter)
+        turn = TurnResponse(
+            sessions, membership, record, trace, start_seq, self.heartbeat_s, selection.event_filter
+        )
         turn.tree.queued_turns = dict(tree.queued_turns)
         if last_seq is None:
             return await turn.stream_frames(selection.dialect_request, at, max(first_seq, record.last))
         # A turn that has ended is read to its own end, whatever has happened since.
-        return await peek_frames(await turn.stream_frames(selection.dialect_request, at, last_seq))
+        frames = await turn.stream_frames(selection.dialect_request, at, last_seq)
+        return await peek_frames(frames, selection.dialect_request.framing)
 
     async def _may_see_turn(
         self, membership: Membership, trace: str, bounds: tuple[int, int | None] | None, tree: Tree
@@ -338,26 +336,24 @@ class EventStreamRoute:
         dialect_request, event_filter, meter, page_lock = selection
         if dialect_request.name != "turnlog":
             projection = self._shared_projection(membership, dialect_request, record)
-            frames = projection.frames(
-                at, HEARTBEAT_INTERVAL_S, event_filter, page_lock, meter.charge_and_wait
-            )
+            frames = projection.frames(at, self.heartbeat_s, event_filter, page_lock, meter.charge_and_wait)
             return with_heartbeats(frames, dialect_request, session_id, at)
 
         log = self._access.sessions.log
         after_seq = last_complete_seq(at)
         if event_filter == MATCH_ALL:
-            return LogSource(log, session_id, after_seq, record.epoch)
+            return LogSource(log, session_id, after_seq, record.epoch, self.heartbeat_s)
         pages = log.follow(
             session_id,
             after_seq,
             replay_from=after_seq,
-            idle_s=HEARTBEAT_INTERVAL_S,
+            idle_s=self.heartbeat_s,
             epoch=record.epoch,
             max_bytes=FILTERED_PAGE_BYTES,
             page_lock=page_lock,
             options=FollowOptions(event_filter.types, meter.charge_and_wait),
         )
-        return filter_pages(pages, record.epoch, event_filter)
+        return filter_pages(pages, record.epoch, event_filter, self.heartbeat_s)
 
     def _shared_projection(
         self, membership: Membership, dialect_request: DialectRequest, record: SessionRecord
@@ -373,7 +369,13 @@ class EventStreamRoute:
             covers = EventFilter(channels=membership.visible_channels).matches_turn_and_channel
             images = BlobImages(log, record.session_id, dialect_request)
             self._projections[key] = DialectProjection(
-                log, record, membership.app.catalog, make, covers, images.resolve
+                log,
+                record,
+                membership.app.catalog,
+                make,
+                covers,
+                images.resolve,
+                dialect_request.framing.encode_frames,
             )
         return self._projections[key]
 
@@ -381,13 +383,14 @@ class EventStreamRoute:
 class LogSource:
     """A whole session in its own dialect, after a cursor: pushed as it is appended, or page by page."""
 
-    __slots__ = ("_after_seq", "_epoch", "_log", "_session_id")
+    __slots__ = ("_after_seq", "_epoch", "_heartbeat_s", "_log", "_session_id")
 
-    def __init__(self, log: Log, session_id: str, after_seq: int, epoch: str) -> None:
+    def __init__(self, log: Log, session_id: str, after_seq: int, epoch: str, heartbeat_s: float) -> None:
         self._log = log
         self._session_id = session_id
         self._after_seq = after_seq
         self._epoch = epoch
+        self._heartbeat_s = heartbeat_s
 
     def deliver(self, sink: FrameSink) -> Awaitable[None]:
         return self._log.push_frames(
@@ -395,7 +398,7 @@ class LogSource:
             sink,
             self._after_seq,
             replay_from=self._after_seq,
-            idle_s=HEARTBEAT_INTERVAL_S,
+            idle_s=self._heartbeat_s,
             epoch=self._epoch,
         )
 
@@ -404,7 +407,7 @@ class LogSource:
             self._session_id,
             self._after_seq,
             replay_from=self._after_seq,
-            idle_s=HEARTBEAT_INTERVAL_S,
+            idle_s=self._heartbeat_s,
             epoch=self._epoch,
             page_lock=page_lock,
         )
@@ -414,20 +417,8 @@ def as_frames(source: Frames | LogSource, page_lock: PageLock) -> Frames:
     return source.frames(page_lock) if isinstance(source, LogSource) else source
 
 
-def encode_reset(reason: str, record: SessionRecord) -> bytes:
-    """Return a `reset` event, which tells the reader to drop what it has."""
-    reset = {
-        "type": "reset",
-        "agent": "",  # these three are in every line of `blocks` (protocol 7.4)
-        "final": True,
-        "delta": "",
-        "reason": reason,
-        "session_id": record.session_id,
-        "epoch": record.epoch,
-        "first": record.first,
-        "last": record.last,
-    }
-    return sse.encode(json.encode(reset), event="reset")
+def make_reset(reason: str, record: SessionRecord) -> StreamReset:
+    return StreamReset(reason, record.session_id, record.epoch, record.first, record.last)
 
 
 async def prepend_frame(frame: bytes, frames: Frames) -> Frames:
@@ -437,10 +428,10 @@ async def prepend_frame(frame: bytes, frames: Frames) -> Frames:
             yield page
 
 
-async def peek_frames(frames: Frames) -> Frames | None:
-    """Return the frames of a turn that has ended; None if only `[DONE]` is left."""
-    first_page = await anext(frames, DONE_FRAME)
-    if first_page == DONE_FRAME:
+async def peek_frames(frames: Frames, framing: Framing) -> Frames | None:
+    """Return the frames of a turn that has ended; None if only the end is left."""
+    first_page = await anext(frames, framing.end)
+    if first_page == framing.end:
         return None
 
     async def all_frames() -> Frames:
@@ -460,7 +451,9 @@ def encode_matching_rows(page: Page, epoch: str, event_filter: EventFilter) -> t
     return Page(rows, epoch).frames().data, rows[-1].seq
 
 
-async def filter_pages(pages: AsyncGenerator[Page, None], epoch: str, event_filter: EventFilter) -> Frames:
+async def filter_pages(
+    pages: AsyncGenerator[Page, None], epoch: str, event_filter: EventFilter, idle_s: float
+) -> Frames:
     """Yield the frames of matching rows. A heartbeat moves the cursor over the rows that do not match."""
     clock = asyncio.get_running_loop().time
     beat_s = clock()
@@ -479,9 +472,9 @@ async def filter_pages(pages: AsyncGenerator[Page, None], epoch: str, event_filt
                 yield data
                 sent_seq = last_seq
                 beat_s = clock()
-            elif is_silent or clock() - beat_s >= HEARTBEAT_INTERVAL_S:
+            elif is_silent or clock() - beat_s >= idle_s:
                 line = cursor_line(read_seq, epoch) if read_seq > sent_seq else b""
-                yield HEARTBEAT_FRAME + line
+                yield NATIVE_FRAMING.heartbeat + line
                 sent_seq = read_seq
                 beat_s = clock()
     # The session is closed. A reader that reconnects at its end gets 204.

@@ -1,4 +1,4 @@
-"""SSE frames as the server streams them: constants, positions, and the `id:` lines of encoded pages.
+"""SSE frames as the server streams them: positions, and the `id:` lines of encoded pages.
 
 Pages of frames are bytes: a page of the log is sent as it is stored. Where a cursor is needed again it is
 read from the `id:` lines, here only. A frame's data is one line that begins with `data:`, so a line that
@@ -9,19 +9,10 @@ import math
 import re
 from collections.abc import AsyncGenerator
 
-from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor, parse_cursor
-from turnlog.wire.dialects.base import DONE
 
-Frames = AsyncGenerator[bytes, None]  # pages of frames; an empty page is a silence of `HEARTBEAT_INTERVAL_S`
+Frames = AsyncGenerator[bytes, None]  # pages of frames; an empty page is a silence
 FramePosition = tuple[float, float]  # a seq, and the index of a message within its event
-
-HEARTBEAT_INTERVAL_S = 15.0
-HEARTBEAT_FRAME = sse.encode(  # with the fields that every line of `blocks` has (protocol 7.4)
-    b'{"type":"heartbeat","agent":"","final":true,"delta":""}', event="heartbeat"
-)
-RETRY_FRAME = b"retry: 1000\n\n"
-DONE_FRAME = sse.encode(DONE)
 
 _ID_LINE = re.compile(rb"^id: ([^\n]*)$", re.MULTILINE)
 

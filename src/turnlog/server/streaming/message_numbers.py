@@ -15,7 +15,7 @@ from turnlog.log.subscription import ChargeBytes
 from turnlog.server.streaming.frames import Frames
 from turnlog.server.streaming.projection import DialectProjection
 from turnlog.wire import sse
-from turnlog.wire.dialects.registry import HeartbeatEncoder
+from turnlog.wire.dialects.framing import HeartbeatEncoder
 
 STEP_MESSAGES = 256
 MAX_COUNTED_SESSIONS = 256

@@ -36,7 +36,7 @@ from turnlog.server.log_format import format_traceback_without_messages
 from turnlog.server.streaming.frames import FramePosition, Frames, cursor_line, position_of
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect
-from turnlog.wire.dialects.registry import encode_frames
+from turnlog.wire.dialects.framing import FrameEncoder, encode_frames
 
 log = logging.getLogger("turnlog.server")
 
@@ -88,7 +88,7 @@ class DialectProjection:
     """The shared projection of one session in one dialect.
 
     `make_dialect(seq)` returns a dialect that can begin at this seq. `covers` selects the rows to convert.
-    `resolve` completes an event before it is converted.
+    `resolve` completes an event before it is converted, `encode` makes frames of its messages.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class DialectProjection:
         make_dialect: Callable[[int], Awaitable[Dialect]],
         covers: Callable[[Row], bool] = lambda _: True,
         resolve: ResolvePayload | None = None,
+        encode: FrameEncoder = encode_frames,
     ) -> None:
         self._log = log
         self._record = record
@@ -106,6 +107,7 @@ class DialectProjection:
         self._make_dialect = make_dialect
         self._covers = covers
         self._resolve = resolve
+        self._encode = encode
         self._window: deque[Frame] = deque()
         self._window_bytes = 0
         self._window_start = START_UNKNOWN  # every frame after this position is in the window
@@ -325,7 +327,7 @@ class DialectProjection:
             messages = dialect.convert(envelope, payload)
             self.converted_count += 1
             type_name = intern(row.type)  # every row has its own copy
-            for chunk, data in enumerate(encode_frames(messages, row.seq, self._record.epoch)):
+            for chunk, data in enumerate(self._encode(messages, row.seq, self._record.epoch)):
                 frames.append(Frame(row.seq, chunk, data, type_name, row.depth))
                 size_bytes += len(data)
             if size_bytes > MAX_CONVERTED_BYTES:

@@ -5,6 +5,7 @@ their first words, `depth=` that depth and less, `turn=` one turn. A wrong value
 name of the parameter. A cursor is never wrong: see `parse_request_cursor`.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args, get_type_hints
 
@@ -100,7 +101,7 @@ def option_values(hint: object) -> dict[str, Any]:
 OPTION_VALUES = {name: option_values(hint) for name, hint in get_type_hints(DialectOptions).items()}
 
 
-def parse_dialect_options(query: QueryParams, defaults: DialectOptions) -> DialectOptions:
+def parse_dialect_options(query: Mapping[str, str], defaults: DialectOptions) -> DialectOptions:
     changes = {}
     for name, values in OPTION_VALUES.items():
         text = query.get(name)

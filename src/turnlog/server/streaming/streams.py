@@ -21,8 +21,8 @@ from starlette.types import Receive, Scope, Send
 
 from turnlog.app import Membership, Principal
 from turnlog.errors import SessionDamaged
-from turnlog.events import SessionMember
 from turnlog.events.roles import SERVER_ROLES
+from turnlog.log import SessionRecord
 from turnlog.log.subscription import Drain, FrameSink
 from turnlog.server.auth.credentials import Identity
 from turnlog.server.error_responses import error_response
@@ -31,15 +31,11 @@ from turnlog.server.limits.rate_limiter import TooManyStreams
 from turnlog.server.metrics import Metrics
 from turnlog.server.scope_keys import CONNECTION_KEY, SENT_BYTES_KEY
 from turnlog.server.session_access import SessionAccess
-from turnlog.server.streaming.frames import HEARTBEAT_FRAME, RETRY_FRAME, Frames
+from turnlog.server.streaming.frames import Frames
+from turnlog.wire.dialects.framing import Framing
 
 EXPIRY_CHECK_INTERVAL_S = 0.25  # the shortest time between two looks for streams that are too old
 SSE_MEDIA_TYPE = "text/event-stream"
-STREAM_HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
-]
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -106,6 +102,7 @@ class StreamRegistry:
         self._is_still_valid = is_still_valid
         self._max_stream_age_s = limits.max_stream_age_s
         self._open_streams: dict[EventStreamResponse, None] = {}
+        self._streams_by_session: dict[str, dict[EventStreamResponse, None]] = {}
         self._expiry_timer: asyncio.TimerHandle | None = None
         self.metrics = metrics
         self.rate_limiter = access.rate_limiter
@@ -115,10 +112,12 @@ class StreamRegistry:
         source: FrameSource,
         identity: Identity,
         memberships: Iterable[Membership],
-        headers: Headers = STREAM_HEADERS,
+        framing: Framing,
+        headers: Headers = (),
     ) -> "EventStreamResponse":
+        """Return a response with the frames of a source. `headers` are sent beside those of the framing."""
         snapshots = [RoleSnapshot(item.session_id, item.principal, item.roles) for item in memberships]
-        return EventStreamResponse(self, source, identity, snapshots, headers)
+        return EventStreamResponse(self, source, identity, snapshots, framing, headers)
 
     def check_quota(self, identity: Identity) -> None:
         """Raise `TooManyStreams` if the caller has no stream left, before a request appends anything."""
@@ -139,12 +138,13 @@ class StreamRegistry:
         for stream in self._open_streams:
             stream.end()
 
-    def on_roles_changed(self, session_id: str, payload: SessionMember) -> None:
-        """End the streams of a member whose roles have changed. Its client reconnects if it still may."""
-        for stream in self._open_streams:
+    def on_members_changed(self, record: SessionRecord) -> None:
+        """End the streams of members whose roles have changed. Their clients reconnect if they still may."""
+        for stream in self._streams_by_session.get(record.session_id, ()):
             for snapshot in stream.role_snapshots:
-                is_member = snapshot.session_id == session_id and snapshot.principal.name == payload.principal
-                if is_member and not snapshot.has_same_roles(payload.roles):
+                if snapshot.session_id == record.session_id and not snapshot.has_same_roles(
+                    record.members.get(snapshot.principal.name, ())
+                ):
                     stream.end()
 
     def end_signed_out(self) -> None:
@@ -169,12 +169,19 @@ class StreamRegistry:
             age_s = min(age_s, max(0.0, identity.expires_at_s - time.time()))
         stream.deadline_s = asyncio.get_running_loop().time() + age_s
         self._open_streams[stream] = None
+        for snapshot in stream.role_snapshots:
+            self._streams_by_session.setdefault(snapshot.session_id, {})[stream] = None
         self.metrics.subscribers += 1
         if self._expiry_timer is None or stream.deadline_s < self._expiry_timer.when():
             self._schedule_expiry(stream.deadline_s)
 
     def discard(self, stream: "EventStreamResponse") -> None:
         del self._open_streams[stream]
+        for session_id in {snapshot.session_id for snapshot in stream.role_snapshots}:
+            streams = self._streams_by_session[session_id]
+            del streams[stream]
+            if not streams:
+                del self._streams_by_session[session_id]
         self.metrics.subscribers -= 1
         if self._expiry_timer is not None and not self._open_streams:
             self._expiry_timer.cancel()
@@ -206,7 +213,9 @@ class EventStreamResponse:
     """One stream, as an ASGI application."""
 
     __slots__ = (
+        "_framing",
         "_headers",
+        "_is_disconnected",
         "_is_ended",
         "_registry",
         "_sent_bytes",
@@ -224,14 +233,17 @@ class EventStreamResponse:
         source: FrameSource,
         identity: Identity,
         role_snapshots: Sequence[RoleSnapshot],
+        framing: Framing,
         headers: Headers,
     ) -> None:
         self._registry = registry
         self._source = source
         self.identity = identity
+        self._framing = framing
         self._headers = headers
         self._sent_bytes = 0
         self._is_ended = False
+        self._is_disconnected = False
         self.role_snapshots = role_snapshots
         self.deadline_s = math.inf
 
@@ -242,7 +254,8 @@ class EventStreamResponse:
             await error_response(too_many_streams_error())(scope, receive, send)
             return
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
+            headers = [*self._framing.headers, *self._headers]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             if scope["method"] != "HEAD":
                 await self._stream(scope.get(CONNECTION_KEY), receive, send)
         finally:
@@ -255,16 +268,19 @@ class EventStreamResponse:
         self._registry.add(self, self.identity)
         disconnect_task = self._open_writer(connection, receive, send)
         try:
-            # Roles may have changed since the request was authenticated. From here on `on_roles_changed`
+            # Roles may have changed since the request was authenticated. From here on `on_members_changed`
             # ends this stream.
             if await self._registry.is_still_allowed(self.identity, self.role_snapshots):
-                await self._write_and_drain(RETRY_FRAME)
+                if self._framing.opening:
+                    await self._write_and_drain(self._framing.opening)
                 await self._source.deliver(self.write_page)
         except SessionDamaged:
             pass  # the session has a new epoch now: the reader reconnects and gets a reset
         except asyncio.CancelledError:
             if not self._is_ended or self._task.uncancel():
                 raise
+            if self._framing.cut and not self._is_disconnected:
+                await self._write_and_drain(self._framing.cut)
         finally:
             self._is_ended = True  # the task continues, and must not be cancelled for this stream any more
             self._registry.discard(self)
@@ -276,12 +292,16 @@ class EventStreamResponse:
     ) -> asyncio.Task[None] | None:
         if connection is not None:
             self._write = connection.write
-            connection.on_disconnect(self.end)
+            connection.on_disconnect(self._on_disconnect)
             return None
         self._write = partial(asgi_write, send)
         disconnect_task = asyncio.create_task(wait_for_disconnect(receive))
-        disconnect_task.add_done_callback(lambda _: self.end())
+        disconnect_task.add_done_callback(lambda _: self._on_disconnect())
         return disconnect_task
+
+    def _on_disconnect(self) -> None:
+        self._is_disconnected = True
+        self.end()
 
     def end(self) -> None:
         """Cancel the stream. A stream that has ended stays as it is."""
@@ -292,7 +312,7 @@ class EventStreamResponse:
     def write_page(self, page: bytes) -> Drain | None:
         """Write a page, or a heartbeat for an empty one. Return how to wait, if it is not all written."""
         self._registry.metrics.count_delivery(len(page))
-        body = page or HEARTBEAT_FRAME
+        body = page or self._framing.heartbeat
         self._sent_bytes += len(body)
         return self._write(body)
 

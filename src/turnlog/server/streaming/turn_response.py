@@ -1,7 +1,7 @@
 """One turn as a stream that ends (protocol section 8).
 
 The stream has the events of that turn after any cursor. It ends when the turn has ended or all its agents
-wait; its last message is `[DONE]`, without an id. A reader that disconnects stops nothing. The log is read
+wait; its last message has no id. A reader that disconnects stops nothing. The log is read
 from the first event of the turn, because a dialect has to know what is open in it.
 """
 
@@ -15,26 +15,15 @@ from turnlog.ids import now_ms
 from turnlog.log import Log, Page, Row, SessionRecord, envelope_json
 from turnlog.log.filter import MATCH_ALL, EventFilter
 from turnlog.server.streaming.blob_images import BlobImages
-from turnlog.server.streaming.frames import (
-    DONE_FRAME,
-    HEARTBEAT_INTERVAL_S,
-    FramePosition,
-    Frames,
-    last_cursor,
-    position_of,
-)
+from turnlog.server.streaming.frames import FramePosition, Frames, last_cursor, position_of
 from turnlog.server.streaming.projection import LARGE_FRAME_BYTES
 from turnlog.server.streaming.query import last_complete_seq
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect, no_history
-from turnlog.wire.dialects.registry import (
-    DialectRequest,
-    DialectWithHistory,
-    HeartbeatEncoder,
-    encode_frames,
-)
+from turnlog.wire.dialects.framing import NATIVE_FRAMING, HeartbeatEncoder
+from turnlog.wire.dialects.registry import DialectRequest, DialectWithHistory
 
 
 class TurnResponse:
@@ -47,6 +36,7 @@ class TurnResponse:
         record: SessionRecord,
         trace: str,
         start_seq: int,
+        heartbeat_s: float,
         event_filter: EventFilter = MATCH_ALL,
     ) -> None:
         self._sessions = sessions
@@ -54,8 +44,10 @@ class TurnResponse:
         self._record = record
         self._trace = trace
         self._start_seq = start_seq
+        self._heartbeat_s = heartbeat_s
         self._event_filter = event_filter._replace(turn=trace, channels=membership.visible_channels)
         self._dialect: Dialect | None = None  # None: the envelopes themselves
+        self._framing = NATIVE_FRAMING
         self._images: BlobImages | None = None
         self.tree = Tree()
 
@@ -70,6 +62,7 @@ class TurnResponse:
             seen: FramePosition = (last_complete_seq(at), math.inf)
         else:
             seen = position_of(at)
+            self._framing = dialect_request.framing
             self._images = BlobImages(self._sessions.log, self._record.session_id, dialect_request)
             self._dialect = await make_dialect(
                 self._sessions.log, self._membership, dialect_request, self._start_seq
@@ -83,7 +76,7 @@ class TurnResponse:
         pages = self._sessions.log.follow(
             self._record.session_id,
             self._start_seq - 1,
-            idle_s=HEARTBEAT_INTERVAL_S,
+            idle_s=self._heartbeat_s,
             epoch=self._record.epoch,
         )
         async with aclosing(pages):
@@ -101,7 +94,7 @@ class TurnResponse:
                         return
 
                 # Events of other turns are a silence for this reader, too.
-                is_silent = not page or clock() - beat_s >= HEARTBEAT_INTERVAL_S
+                is_silent = not page or clock() - beat_s >= self._heartbeat_s
                 if frames or is_silent:
                     yield b"".join(frames)
                     beat_s = clock()
@@ -125,20 +118,20 @@ class TurnResponse:
         messages = self._dialect.convert(envelope, payload)
         if not matches:
             return []
-        frames = encode_frames(messages, row.seq, self._record.epoch)
+        frames = self._framing.encode_frames(messages, row.seq, self._record.epoch)
         return [frame for index, frame in enumerate(frames) if (row.seq, float(index)) > seen]
 
     def _closing_frames(self) -> bytes:
         if self._dialect is None:
-            return DONE_FRAME
+            return self._framing.end
         return b"".join([sse.encode(message) for message in self._dialect.close()])
 
 
 def with_heartbeats(frames: Frames, dialect_request: DialectRequest, session_id: str, at: Cursor) -> Frames:
-    definition = dialect_request.definition
-    if definition is None or definition.encode_heartbeat is None:
+    encode_heartbeat = dialect_request.framing.encode_heartbeat
+    if encode_heartbeat is None:
         return frames
-    return insert_heartbeats(frames, definition.encode_heartbeat, session_id, at.seq)
+    return insert_heartbeats(frames, encode_heartbeat, session_id, at.seq)
 
 
 async def insert_heartbeats(

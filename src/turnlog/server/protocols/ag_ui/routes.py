@@ -1,0 +1,206 @@
+"""AG-UI 1.0: runs of an application for clients of that protocol (protocol section 10).
+
+`POST /ag-ui/{app}` takes RunAgentInput and responds with the run. `GET /ag-ui/{app}/{thread}` attaches to a
+thread at any time: it begins with all messages and the state, and follows what runs. A thread id is the
+caller's own name for a session; an id that begins with `sess_` is that of a session. A run id that the log
+has already is not run twice: its client is attached.
+"""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turnlog.app import Membership
+from turnlog.errors import NotFound
+from turnlog.log import SessionRecord
+from turnlog.server.auth.authentication import get_identity
+from turnlog.server.openapi import Operation, get_route, post_route
+from turnlog.server.prompt_content import MAX_PROMPT_BODY_BYTES
+from turnlog.server.protocols.ag_ui.capabilities import describe_capabilities
+from turnlog.server.protocols.ag_ui.run_input import RunAgentBody, read_run_input
+from turnlog.server.protocols.base import ProtocolServer
+from turnlog.server.protocols.client_input import MAX_ID_CHARS
+from turnlog.server.protocols.run_stream import RunStream
+from turnlog.server.protocols.threads import (
+    find_served_app,
+    find_thread,
+    list_waiting_calls,
+    make_message_event,
+    make_run_event_id,
+    open_thread,
+)
+from turnlog.server.protocols.visible_state import load_visible_state
+from turnlog.server.request_body import read_json_body
+from turnlog.server.responses import json_response
+from turnlog.server.routes.messages import StopResponse
+from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
+from turnlog.server.streaming.streams import SSE_MEDIA_TYPE, EventStreamResponse, IteratorSource
+from turnlog.wire.dialects.ag_ui.dialect import AgUi, AgUiRun
+from turnlog.wire.dialects.ag_ui.messages import ThreadMessages
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, no_history
+from turnlog.wire.dialects.registry import CORE_DIALECTS
+
+FRAMING = CORE_DIALECTS["ag-ui"].framing
+
+
+class AgUiProtocol:
+    """The routes of AG-UI."""
+
+    name = "ag-ui"
+
+    def operations(self, server: ProtocolServer) -> list[Operation]:
+        routes = AgUiRoutes(server)
+        return [
+            post_route(
+                "/ag-ui/{app}",
+                routes.run,
+                "Run an application (AG-UI).",
+                RunAgentBody,
+                {200: None},
+                media_type=SSE_MEDIA_TYPE,
+            ),
+            get_route("/ag-ui/{app}/capabilities", routes.get_capabilities, "What it can do (AG-UI)."),
+            get_route(
+                "/ag-ui/{app}/{thread}",
+                routes.attach,
+                "All messages of a thread, and what runs in it (AG-UI).",
+                media_type=SSE_MEDIA_TYPE,
+            ),
+            post_route(
+                "/ag-ui/{app}/{thread}/stop",
+                routes.stop,
+                "Stop what runs in a thread.",
+                None,
+                {202: StopResponse},
+            ),
+        ]
+
+
+class AgUiRoutes:
+    def __init__(self, server: ProtocolServer) -> None:
+        self._server = server
+        self._access = server.access
+
+    async def get_capabilities(self, request: Request) -> Response:
+        return json_response(describe_capabilities(find_served_app(self._access, request)))
+
+    async def stop(self, request: Request) -> Response:
+        membership = await self._find_membership(request)
+        return json_response(StopResponse(await self._access.sessions.stop(membership)), 202)
+
+    async def attach(self, request: Request) -> EventStreamResponse:
+        self._server.events.streams.check_quota(get_identity(request.scope))
+        membership = await self._find_membership(request)
+        return await self._attach(request, membership, request.path_params["thread"], None)
+
+    async def run(self, request: Request) -> EventStreamResponse:
+        sessions = self._access.sessions
+        self._server.events.streams.check_quota(get_identity(request.scope))
+        app = find_served_app(self._access, request)
+        body = await read_json_body(request, RunAgentBody, MAX_PROMPT_BODY_BYTES)
+        membership = await open_thread(self._access, request, app, body.thread_id)
+        request.scope[SESSION_KEY] = membership.session_id
+        membership.require_member()
+
+        message_id = make_run_event_id(membership, AgUiProtocol.name, body.run_id)
+        is_known = bool(await sessions.log.find_events(membership.session_id, [message_id]))
+        run_input = read_run_input(body, await list_waiting_calls(sessions, membership))
+        has_input = run_input.answers or run_input.prompt or run_input.stops
+        if is_known or not has_input:
+            return await self._attach(request, membership, body.thread_id, body.run_id)
+
+        record = await sessions.log.info(membership.session_id)
+        events = list(run_input.answers)
+        if run_input.prompt is not None:
+            message = await make_message_event(
+                sessions.log, membership, message_id, run_input.prompt, body.tools
+            )
+            events.append(message)
+        if run_input.stops:
+            await sessions.stop(membership)
+        seqs = await sessions.post(membership, events) if events else []
+        last_seq = max([record.last, *seqs])
+        if run_input.stops or last_seq <= record.last:
+            return await self._attach(request, membership, body.thread_id, body.run_id)
+        return await self._respond(request, membership, body, record, message_id, last_seq)
+
+    async def _respond(
+        self,
+        request: Request,
+        membership: Membership,
+        body: RunAgentBody,
+        before: SessionRecord,
+        message_id: str,
+        last_seq: int,
+    ) -> EventStreamResponse:
+        """Stream the turn of the event at `last_seq`, from the end of the log before the request on."""
+        sessions = self._access.sessions
+        session_id = membership.session_id
+        meter = self._access.start_read_meter(request)
+        [row] = await sessions.log.read(session_id, last_seq - 1, max_bytes=1)
+        turn = row.trace or ""
+        request.scope[TURN_KEY] = turn
+        first_seq = before.last + 1
+        run = AgUiRun(
+            body.thread_id,
+            body.run_id,
+            body.parent_run_id,
+            own_message=message_id,
+            messages=ThreadMessages([msgspec.Raw(msgspec.json.encode(item)) for item in body.messages]),
+            state=await load_visible_state(sessions, membership, before.last, meter.charge),
+        )
+        dialect = AgUi(DEFAULT_OPTIONS, no_history, run)
+        stream = RunStream(sessions, membership, before, dialect, FRAMING, turn)
+        bounds = await sessions.log.turn_bounds(session_id, turn)
+        if bounds is not None:
+            await stream.read_before(bounds[0], first_seq, meter.charge_and_wait)
+        return self._make_response(request, membership, stream, first_seq, last_seq, turn)
+
+    async def _attach(
+        self, request: Request, membership: Membership, thread_id: str, run_id: str | None
+    ) -> EventStreamResponse:
+        """Stream all messages and the state, then what runs now. The run ends when nothing runs."""
+        sessions = self._access.sessions
+        meter = self._access.start_read_meter(request)
+        record = await sessions.log.info(membership.session_id)
+        run = AgUiRun(
+            thread_id,
+            run_id or "",
+            sends_messages=True,
+            state=await load_visible_state(sessions, membership, record.last, meter.charge),
+        )
+        dialect = AgUi(DEFAULT_OPTIONS, no_history, run)
+        stream = RunStream(sessions, membership, record, dialect, FRAMING, None)
+        await stream.read_before(record.first, record.last + 1, meter.charge_and_wait)
+        run.run_id = run_id or stream.last_turn or record.session_id
+        first_seq = record.last + 1
+        return self._make_response(request, membership, stream, first_seq, record.last, stream.last_turn)
+
+    def _make_response(
+        self,
+        request: Request,
+        membership: Membership,
+        stream: RunStream,
+        first_seq: int,
+        earliest_end_seq: int,
+        turn: str | None,
+    ) -> EventStreamResponse:
+        frames = stream.frames(first_seq, earliest_end_seq, self._server.limits.heartbeat_interval_s)
+        headers = [(b"turnlog-session", membership.session_id.encode())]
+        if turn:
+            headers.append((b"turnlog-turn", turn.encode()))
+        return self._server.events.streams.make_response(
+            IteratorSource(frames), get_identity(request.scope), [membership], FRAMING, headers
+        )
+
+    async def _find_membership(self, request: Request) -> Membership:
+        thread_id = request.path_params["thread"]
+        membership = None
+        if len(thread_id) <= MAX_ID_CHARS:
+            membership = await find_thread(
+                self._access, request, find_served_app(self._access, request), thread_id
+            )
+        if membership is None:
+            raise NotFound(f"no thread {thread_id[:80]}")
+        request.scope[SESSION_KEY] = membership.session_id
+        return membership

@@ -1,0 +1,175 @@
+"""The body of an AG-UI run, and the events that it means: answers to open calls, then a message.
+
+A client sends its whole history with every run. The log has that history, so only what is new counts:
+`resume` and tool messages that answer calls which wait, and a user message at the end. The client's state and
+its system messages are ignored: the application owns both.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+
+from turnlog.app import ClientEvent
+from turnlog.errors import BadInput
+from turnlog.server.prompt_content import (
+    CheckedPrompt,
+    ContentBlock,
+    TextContentBlock,
+    check_prompt,
+    convert_blocks,
+)
+from turnlog.server.protocols.client_input import (
+    CANCELLED_BY_CLIENT,
+    ClientId,
+    ToolBody,
+    answer_approval,
+    answer_frontend_call,
+    answer_input,
+)
+from turnlog.state.tree import OpenCall
+
+MAX_RESUME_ENTRIES = 100
+MAX_CONTEXT_ITEMS = 100
+# A conversation ends with one of these; others do not come from its participants.
+SPOKEN_ROLES = frozenset({"user", "assistant", "tool"})
+
+
+class ResumeEntry(msgspec.Struct, rename="camel"):
+    interrupt_id: ClientId
+    status: Literal["resolved", "cancelled"]
+    payload: Any = None
+
+
+class ContextItem(msgspec.Struct):
+    description: str
+    value: str
+
+
+class RunAgentBody(msgspec.Struct, rename="camel"):
+    """RunAgentInput of AG-UI. Fields that the server does not know are ignored."""
+
+    thread_id: ClientId
+    run_id: ClientId
+    messages: list[dict[str, Any]] = []
+    tools: list[ToolBody] = []
+    context: Annotated[list[ContextItem], msgspec.Meta(max_length=MAX_CONTEXT_ITEMS)] = []
+    resume: Annotated[list[ResumeEntry], msgspec.Meta(max_length=MAX_RESUME_ENTRIES)] = []
+    parent_run_id: ClientId | None = None
+    state: Any = None
+    forwarded_props: Any = None
+    protocol_version: str | None = None
+
+
+class RunInput(NamedTuple):
+    """What a run brings. `prompt` is None without a new message; `stops`: the client cancelled a question."""
+
+    answers: list[ClientEvent]
+    prompt: CheckedPrompt | None
+    stops: bool
+
+
+def read_run_input(body: RunAgentBody, waiting: dict[str, OpenCall]) -> RunInput:
+    """Return what is new in a body. `waiting` are the calls that wait for this member, by id."""
+    answers: list[ClientEvent] = []
+    stops = False
+    answered: set[str] = set()
+    for index, entry in enumerate(body.resume):
+        call = waiting.get(entry.interrupt_id)
+        if call is None or entry.interrupt_id in answered:
+            continue
+        answered.add(entry.interrupt_id)
+        answer = read_resume_entry(entry, call, f"$.resume[{index}].payload")
+        if answer is None:
+            stops = True
+        else:
+            answers.append(answer)
+    for answer in read_tool_messages(body.messages, waiting):
+        if answer.payload["call_id"] not in answered:
+            answered.add(answer.payload["call_id"])
+            answers.append(answer)
+
+    prompt = read_prompt(body)
+    return RunInput(answers, prompt, stops and prompt is None)
+
+
+def read_resume_entry(entry: ResumeEntry, call: OpenCall, path: str) -> ClientEvent | None:
+    """Return the answer to an interrupt; None if the client cancelled a question, which has no answer."""
+    is_cancelled = entry.status == "cancelled"
+    request = call.approval_request
+    if request is not None:
+        is_approved = not is_cancelled and read_decision(entry.payload, path)
+        notes = entry.payload.get("notes") if isinstance(entry.payload, dict) else None
+        return answer_approval(request, is_approved, notes if isinstance(notes, str) else None)
+    if call.call.executor == "frontend":
+        return answer_frontend_call(call, entry.payload, CANCELLED_BY_CLIENT if is_cancelled else None)
+    if is_cancelled:
+        return None
+    return answer_input(call, entry.payload)
+
+
+def read_decision(payload: Any, path: str) -> bool:
+    approved = payload.get("approved") if isinstance(payload, dict) else payload
+    if not isinstance(approved, bool):
+        raise BadInput('expected {"approved": true} or {"approved": false}', path)
+    return approved
+
+
+def read_tool_messages(messages: list[dict[str, Any]], waiting: dict[str, OpenCall]) -> Iterator[ClientEvent]:
+    for message in messages:
+        call = waiting.get(str(message.get("toolCallId")))
+        if message.get("role") != "tool" or call is None or call.call.executor != "frontend":
+            continue
+        error = message.get("error")
+        text = error if isinstance(error, str) and error else None
+        yield answer_frontend_call(call, message.get("content"), text)
+
+
+def read_prompt(body: RunAgentBody) -> CheckedPrompt | None:
+    """Return the user message at the end of the history, with the context before it; None without one."""
+    spoken = [
+        (index, message) for index, message in enumerate(body.messages) if message.get("role") in SPOKEN_ROLES
+    ]
+    if not spoken or spoken[-1][1]["role"] != "user":
+        return None
+    index, message = spoken[-1]
+    path = f"$.messages[{index}].content"
+    prompt = check_prompt(read_content(message.get("content"), path), path)
+    if not body.context:
+        return prompt
+
+    lines = [f"{item.description}: {item.value}" for item in body.context]
+    context = TextContentBlock("What the page shows:\n" + "\n".join(lines))
+    parts = read_content(message.get("content"), path)
+    blocks: list[ContentBlock] = [TextContentBlock(parts)] if isinstance(parts, str) else parts
+    with_context = check_prompt([context, *blocks], path)
+    # People see the message without the context.
+    return CheckedPrompt(prompt.text, with_context.blocks)
+
+
+def read_content(content: Any, path: str) -> str | list[ContentBlock]:
+    """Return a text, or the parts of a message as content blocks. Raise `BadInput` for other media."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise BadInput("expected a text or a list of parts", path)
+    return convert_blocks([to_block(part, f"{path}[{index}]") for index, part in enumerate(content)], path)
+
+
+def to_block(part: Any, path: str) -> dict[str, Any]:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind == "text":
+        return {"type": "text", "text": part.get("text")}
+    if kind not in ("image", "document"):
+        raise BadInput("expected a part of the type text, image or document", f"{path}.type")
+    source = part.get("source")
+    fields = source if isinstance(source, dict) else {}
+    value = fields.get("value")
+    if fields.get("type") == "url":
+        return {"type": kind, "source": {"type": "url", "url": value}}
+    if fields.get("type") == "data":
+        return {
+            "type": kind,
+            "source": {"type": "base64", "media_type": fields.get("mimeType"), "data": value},
+        }
+    raise BadInput("expected a source of the type data or url", f"{path}.source.type")

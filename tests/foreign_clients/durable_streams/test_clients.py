@@ -1,0 +1,119 @@
+"""The clients of the Durable Streams project (npm, PyPI) against `turnlog serve`."""
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from durable_streams import DurableStream, stream
+
+from tests.e2e.harness import running
+from tests.foreign_clients.node import find_node
+from tests.foreign_clients.packages import workspace
+from tests.support.limits import HANG_S
+
+FOLDER = Path(__file__).parent
+NUMBERS = 200
+
+
+class Script:
+    """A running script of this folder, and the lines that it has written."""
+
+    def __init__(self, place: Path, name: str, arguments: Sequence[str]) -> None:
+        command = [*find_node().node, str(place / name), *arguments]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=place
+        )
+        self.lines: list[str] = []
+
+    def read_lines(self, count: int) -> None:
+        assert self._process.stdout is not None
+        while len(self.lines) < count:
+            line = self._process.stdout.readline()
+            assert line, self.finish()
+            self.lines.append(line)
+
+    def finish(self) -> str:
+        """Wait for its end. Return its exit code, if it failed, and what it complained of."""
+        output, errors = self._process.communicate(timeout=HANG_S)
+        self.lines += output.splitlines()
+        return f"exit code {self._process.returncode} {errors}" if self._process.returncode else errors
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+
+def items(script: Script) -> list[Any]:
+    return [json.loads(line)["item"] for line in script.lines]
+
+
+def test_npm_readers_and_a_producer_get_over_a_killed_server(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        place = stack.enter_context(workspace(FOLDER, tmp_path))
+        server = stack.enter_context(running("fast", tmp_path))
+        url = f"{server.url}/v1/stream/numbers"
+        assert server.ask("PUT", "/v1/stream/numbers", None, {"content-type": "application/json"})[0] == 201
+
+        arguments = [url, server.token]
+        readers = [
+            Script(place, "read.mjs", [*arguments, live, str(NUMBERS)]) for live in ("sse", "long-poll")
+        ]
+        writer = Script(place, "write.mjs", [*arguments, str(NUMBERS)])
+        for script in (*readers, writer):
+            stack.callback(script.kill)
+
+        readers[0].read_lines(NUMBERS // 4)
+        server.kill()
+        server = stack.enter_context(running("fast", tmp_path, port=server.port))
+
+        assert [script.finish() for script in (*readers, writer)] == ["", "", ""]
+        for reader in readers:
+            assert items(reader) == list(range(NUMBERS))
+        status, stored = server.get("/v1/stream/numbers")
+        assert (status, stored) == (200, list(range(NUMBERS)))
+
+
+def test_the_npm_client_resumes_at_an_offset(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        place = stack.enter_context(workspace(FOLDER, tmp_path))
+        server = stack.enter_context(running("fast", tmp_path))
+        url = f"{server.url}/v1/stream/resumed"
+        json_type = {"content-type": "application/json"}
+        assert server.ask("PUT", "/v1/stream/resumed", b"[0,1]", json_type)[0] == 201
+
+        first = Script(place, "read.mjs", [url, server.token, "long-poll", "2"])
+        assert first.finish() == ""
+        assert server.ask("POST", "/v1/stream/resumed", b"[2,3]", json_type)[0] == 204
+        offset = json.loads(first.lines[-1])["offset"]
+        second = Script(place, "read.mjs", [url, server.token, "sse", "2", offset])
+        assert second.finish() == ""
+
+        assert items(first) == [0, 1]
+        assert items(second) == [2, 3]
+
+
+def test_the_python_client_writes_and_reads(tmp_path: Path) -> None:
+    with running("fast", tmp_path) as server:
+        url = f"{server.url}/v1/stream/from/python"
+        headers: dict[str, str | Callable[[], str]] = {**server.headers}
+        handle = DurableStream.create(url, content_type="application/json", headers=headers, ttl_seconds=3600)
+        handle.append({"text": "Hello"})
+        handle.append([1, 2])
+        with stream(url, headers=headers, live=False) as response:
+            assert response.read_json() == [{"text": "Hello"}, [1, 2]]
+
+        handle.append({"text": "live"})
+        received = []
+        with stream(url, headers=headers, offset="-1", live="sse") as response:
+            for item in response.iter_json():
+                received.append(item)
+                if item == {"text": "live"}:
+                    break
+        assert received == [{"text": "Hello"}, [1, 2], {"text": "live"}]
+        handle.delete()
+        handle.close()
+        assert server.get("/v1/stream/from/python")[0] == 404

@@ -1,0 +1,328 @@
+"""The real client of AG-UI against the real server: every kind of run, and attaching at any time."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import Server, running
+from tests.foreign_clients.apps import GATE_VARIABLE
+from tests.foreign_clients.node import Client, running_client
+
+APP = "tests.foreign_clients.apps:app"
+HEARTBEAT = ("--heartbeat", "0.1")
+COLOR_TOOL = {
+    "name": "set_color",
+    "description": "Set the colour of the page.",
+    "parameters": {"type": "object", "properties": {"color": {"type": "string"}}},
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("ag-ui")
+    os.environ[GATE_VARIABLE] = str(folder / "gate")
+    with running(APP, folder, options=HEARTBEAT) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Client]:
+    with running_client("ag_ui.mjs") as client:
+        yield client
+
+
+@pytest.fixture
+def client(server: Server, process: Client, request: pytest.FixtureRequest) -> Client:
+    begin(process, server, request.node.name)
+    return process
+
+
+@pytest.fixture
+def gate(server: Server) -> Iterator[Path]:
+    path = Path(os.environ[GATE_VARIABLE])
+    path.unlink(missing_ok=True)
+    yield path
+    path.touch()
+
+
+def begin(client: Client, server: Server, thread: str) -> None:
+    client.do("new", url=f"{server.url}/ag-ui/desk", headers=server.headers, thread=thread)
+
+
+def texts(report: Any, role: str = "assistant") -> list[str]:
+    return [item["content"] for item in report["messages"] if item["role"] == role and item.get("content")]
+
+
+def clean(report: Any) -> Any:
+    assert (report["warnings"], report.get("failure")) == ([], None), report
+    return report
+
+
+def say(client: Client, text: str, **more: Any) -> Any:
+    return clean(client.do("say", text=text, **more))
+
+
+def calls(report: Any) -> list[tuple[str, str]]:
+    functions = [call["function"] for item in report["messages"] for call in item.get("toolCalls", ())]
+    return [(function["name"], function["arguments"]) for function in functions]
+
+
+def test_a_text_and_its_usage(client: Client) -> None:
+    report = say(client, "hello")
+    assert texts(report) == ["You said hello."]
+    assert report["outcome"] == {"type": "success"}
+    assert report["result"] == "You said hello."
+    [usage] = report["usage"]
+    assert usage == {"model": "scripted", "inputTokens": 7, "outputTokens": 4, "totalTokens": 11}
+    assert report["types"][0] == "RUN_STARTED"
+    assert report["types"].count("TEXT_MESSAGE_CONTENT") > 1
+    assert report["state"] == {"notes": []}
+
+
+def test_a_second_run_of_the_thread_knows_the_first(client: Client) -> None:
+    say(client, "hello")
+    report = say(client, "again")
+    assert texts(report) == ["You said hello.", "You said again."]
+
+
+def test_thinking_and_its_signature(client: Client) -> None:
+    report = say(client, "think")
+    [reasoning] = [item for item in report["messages"] if item["role"] == "reasoning"]
+    assert reasoning["content"] == "Let me see what this is."
+    assert reasoning["encryptedValue"] == "c2ln"
+    assert texts(report) == ["I have thought."]
+
+
+def test_a_tool_of_the_server(client: Client) -> None:
+    report = say(client, "add")
+    assert calls(report) == [("add", '{"a":1,"b":2}')]
+    assert texts(report, "tool") == ["3"]
+    assert texts(report) == ["Adding.", "Got 3."]
+    [usage] = report["usage"]
+    assert usage["cachedInputTokens"] == 3
+
+
+def test_parallel_tools(client: Client) -> None:
+    report = say(client, "parallel")
+    assert calls(report) == [("add", '{"a":1,"b":2}'), ("add", '{"a":3,"b":4}')]
+    assert sorted(texts(report, "tool")) == ["3", "7"]
+
+
+def test_a_failing_tool_tells_no_secret(client: Client) -> None:
+    report = say(client, "call break_down")
+    [result] = [item for item in report["messages"] if item["role"] == "tool"]
+    assert "break_down failed" in result["content"]
+    assert "secret" not in result["content"]
+    assert result["metadata"] == {"turnlog": {"error": "EXECUTION_ERROR"}}
+
+
+def test_a_view_progress_and_an_image(client: Client) -> None:
+    report = say(client, "call draw")
+    kinds = {
+        item["activityType"]: item["content"] for item in report["messages"] if item["role"] == "activity"
+    }
+    assert kinds["tool-progress"]["text"] == "half"
+    assert kinds["view"]["view_id"] == "dot"
+    [result] = [item for item in report["messages"] if item["role"] == "tool"]
+    assert [part["type"] for part in result["content"]] == ["text", "image"]
+    assert result["content"][1]["source"]["mimeType"] == "image/png"
+
+
+def test_a_citation_is_a_custom_event(client: Client) -> None:
+    assert "CUSTOM" in say(client, "cite")["types"]
+
+
+def test_the_state_of_the_application_is_patched(client: Client) -> None:
+    say(client, "note milk")
+    report = say(client, "note eggs")
+    assert report["state"] == {"notes": ["milk", "eggs"]}
+    assert "STATE_DELTA" in report["types"]
+
+
+def test_a_tool_of_the_page(client: Client) -> None:
+    report = say(client, "call set_color red", tools=[COLOR_TOOL])
+    assert calls(report) == [("set_color", '{"color":"red"}')]
+    assert len(report["outcome"]["pendingToolCallIds"]) == 1
+    report = clean(client.do("answer", content="it is red now", tools=[COLOR_TOOL]))
+    assert texts(report) == ["Got it is red now."]
+    assert report["outcome"] == {"type": "success"}
+
+
+def test_a_message_in_place_of_an_answer(client: Client) -> None:
+    say(client, "call set_color red", tools=[COLOR_TOOL])
+    report = say(client, "hello", tools=[COLOR_TOOL])
+    assert texts(report) == ["You said hello."]
+    [result] = [item for item in report["messages"] if item["role"] == "tool"]
+    assert result["metadata"] == {"turnlog": {"error": "CANCELLED"}}
+
+
+def test_sub_agents(client: Client) -> None:
+    report = say(client, "call helper add")
+    assert "SUBAGENT_STARTED" in report["types"]
+    assert "SUBAGENT_FINISHED" in report["types"]
+    tagged = [item for item in report["messages"] if item.get("subagentRunId")]
+    assert len({item["subagentRunId"] for item in tagged}) == 1
+    assert [item["content"] for item in tagged if item["role"] == "assistant" and "content" in item] == [
+        "Adding.",
+        "Got 3.",
+    ]
+    assert texts(report)[-1] == "Got Got 3.."
+
+
+def test_a_hand_over(client: Client) -> None:
+    report = say(client, "call handoff_to_writer hello")
+    assert report["types"].count("STEP_STARTED") == 2
+    assert report["types"].count("STEP_FINISHED") == 2
+
+
+@pytest.mark.parametrize(
+    ("payload", "result"), [({"approved": True}, "a.txt is deleted"), (False, "said no")]
+)
+def test_an_approval(client: Client, payload: Any, result: str) -> None:
+    report = say(client, "call delete_file a.txt")
+    [interrupt] = report["interrupts"]
+    assert (interrupt["reason"], interrupt["toolCallId"]) == ("tool_call", interrupt["id"])
+    report = clean(client.do("resume", payload=payload))
+    assert result in texts(report)[-1]
+    assert report["interrupts"] == []
+
+
+def test_an_approval_of_a_sub_agent_suspends_it(client: Client) -> None:
+    report = say(client, "call helper call delete_file b.txt")
+    [interrupt] = report["interrupts"]
+    assert interrupt["subagentRunId"]
+    report = clean(client.do("resume", status="cancelled"))
+    assert report["types"].count("SUBAGENT_STARTED") == 1
+    assert "said no" in texts(report)[-1]
+
+
+def test_an_approval_without_a_decision_is_refused(client: Client) -> None:
+    say(client, "call delete_file a.txt")
+    report = client.do("resume", payload={"ok": 1})
+    assert "$.resume[0].payload" in report["failure"]
+    report["warnings"].clear()
+
+
+def test_an_input_and_a_question_that_is_cancelled(client: Client) -> None:
+    report = say(client, "call order coat")
+    [interrupt] = report["interrupts"]
+    assert (interrupt["reason"], interrupt["message"]) == ("input_required", "Which size?")
+    report = clean(client.do("resume", payload="XL"))
+    assert texts(report) == ["Got coat in XL."]
+
+    say(client, "call order hat")
+    report = clean(client.do("resume", status="cancelled"))
+    assert report["outcome"] == {"type": "cancelled"}
+
+
+def test_an_error_of_the_model(client: Client) -> None:
+    report = say(client, "fail")
+    assert report["error"] == {"message": "The model is away.", "code": "overloaded_error"}
+    assert texts(report) == ["Before the failure "]
+
+
+def test_a_retraction_leaves_no_doubled_text(client: Client) -> None:
+    say(client, "hello")
+    report = say(client, "retry")
+    assert "MESSAGES_SNAPSHOT" in report["types"]
+    assert texts(report) == ["You said hello.", "You said retry."]
+    assert texts(report, "reasoning") == []
+
+
+def test_stop(client: Client, gate: Path) -> None:
+    report = say(client, "wait", until="TEXT_MESSAGE_CONTENT", then="stop")
+    assert report["outcome"] == {"type": "cancelled"}
+    assert texts(report)[0].startswith("One two ")
+
+
+def test_a_silent_turn_gets_heartbeats_that_the_client_ignores(client: Client, gate: Path) -> None:
+    client.start("say", text="wait", pings=3)
+    assert client.report() == {"step": "pinged"}
+    gate.touch()
+    assert texts(clean(client.report())) == ["One two three four."]
+
+
+def test_heartbeats_that_are_data_would_reach_the_client(client: Client, gate: Path) -> None:
+    client.start("say", text="wait", pings=3, spoil=True)
+    assert client.report() == {"step": "pinged"}
+    gate.touch()
+    assert any("heartbeat" in warning for warning in client.report()["warnings"])
+
+
+def test_attaching_in_mid_run_gives_the_same_text(
+    client: Client, server: Server, gate: Path, request: Any
+) -> None:
+    report = client.do("say", text="wait", until="TEXT_MESSAGE_CONTENT", count=2)
+    assert texts(report) == ["One two three"]
+    begin(client, server, request.node.name)
+    client.start("attach", until="TEXT_MESSAGE_START", then="tell")
+    client.report()
+    gate.touch()
+    report = clean(client.report())
+    assert [item["role"] for item in report["messages"]] == ["user", "assistant"]
+    assert texts(report) == ["One two three four."]
+    assert report["state"] == {"notes": []}
+
+
+def test_attaching_to_half_a_text_does_not_double_it(client: Client, gate: Path) -> None:
+    client.do("say", text="wait", until="TEXT_MESSAGE_CONTENT", count=2)
+    client.start("attach", until="TEXT_MESSAGE_START", then="tell")
+    client.report()
+    gate.touch()
+    assert texts(clean(client.report())) == ["One two three four."]
+
+
+def test_attaching_after_the_end_and_to_a_question(client: Client, server: Server, request: Any) -> None:
+    say(client, "note milk")
+    live = say(client, "call helper call delete_file c.txt")
+    begin(client, server, request.node.name)
+    report = clean(client.do("attach"))
+    assert report["state"] == {"notes": ["milk"]}
+    assert without_ids(report["messages"]) == without_ids(live["messages"])
+    assert report["interrupts"] == live["interrupts"]
+    report = clean(client.do("resume", payload=True))
+    assert texts(report)[-1] == "Got Got c.txt is deleted.."
+
+
+def without_ids(messages: list[Any]) -> list[Any]:
+    """The messages of people have ids of their client, or of the log."""
+    return [
+        {key: value for key, value in item.items() if item["role"] != "user" or key in ("role", "content")}
+        for item in messages
+    ]
+
+
+def test_the_same_run_sent_again_is_not_run_again(client: Client, server: Server, request: Any) -> None:
+    first = say(client, "hello", runId="run-1")
+    again = clean(client.do("say", runId="run-1"))
+    assert texts(again) == texts(first) == ["You said hello."]
+
+
+def test_an_unknown_thread_and_application_are_not_found(server: Server) -> None:
+    assert server.get("/ag-ui/desk/nothing")[0] == 404
+    assert server.get("/ag-ui/other/capabilities")[0] == 404
+    status, capabilities = server.get("/ag-ui/desk/capabilities")
+    assert status == 200
+    assert capabilities["transport"]["resumable"] is True
+
+
+def test_a_server_that_is_killed_in_mid_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(GATE_VARIABLE, str(tmp_path / "gate"))
+    with running_client("ag_ui.mjs") as client, running(APP, tmp_path) as first:
+        begin(client, first, "killed")
+        client.start("say", text="wait", until="TEXT_MESSAGE_CONTENT", count=2, then="tell")
+        client.report()
+        first.kill()
+        client.report()
+        with running(APP, tmp_path, first.port) as second, running_client("ag_ui.mjs") as other:
+            begin(other, second, "killed")
+            other.start("attach", until="RUN_STARTED", then="tell")
+            other.report()
+            (tmp_path / "gate").touch()
+            report = clean(other.report())
+            assert report["outcome"] == {"type": "success"}
+            assert texts(report) == ["One two three four."]
+            assert texts(say(other, "hello"))[-1] == "You said hello."

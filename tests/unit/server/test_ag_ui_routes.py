@@ -1,0 +1,165 @@
+"""The routes of AG-UI: what a run brings, and what it gets, without a client of the protocol."""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.foreign_clients.apps import PIXEL
+from tests.unit.server.protocol_client import ProtocolClient, messages_of, protocol_client, user
+from turnlog import Agent, App
+from turnlog.agents import Scripted
+from turnlog.agents.claude.claude_code import ClaudeCode
+from turnlog.server.protocols.ag_ui.capabilities import describe_capabilities
+
+COLOR = {"name": "set_color", "description": "Set it.", "parameters": {"properties": {"color": {}}}}
+IMAGE = {
+    "type": "image",
+    "source": {"type": "data", "value": b64encode(PIXEL).decode(), "mimeType": "image/png"},
+}
+
+
+@pytest.fixture
+def client() -> Iterator[ProtocolClient]:
+    with protocol_client() as client:
+        yield client
+
+
+def said(messages: list[Any]) -> str:
+    return "".join(one["delta"] for one in messages if one["type"] == "TEXT_MESSAGE_CONTENT")
+
+
+def log_of(client: ProtocolClient, answer: Any, type: str) -> list[Any]:
+    session = answer.headers["turnlog-session"]
+    lines = client.get(f"/api/log?session={session}").text.splitlines()
+    events = [one for one in map(json.loads, lines) if one.get("type") == type]
+    return [one["payload"] for one in events]
+
+
+def test_a_run_and_its_thread(client: ProtocolClient) -> None:
+    answer = client.run(runId="r1", messages=[user("hello")], parentRunId="r0")
+    messages = messages_of(answer)
+    assert messages[0]["parentRunId"] == "r0"
+    assert said(messages) == "You said hello."
+    assert messages[-1]["runId"] == "r1"
+    attached = messages_of(client.get("/ag-ui/desk/t"))
+    assert [one["type"] for one in attached][:3] == ["RUN_STARTED", "MESSAGES_SNAPSHOT", "STATE_SNAPSHOT"]
+    assert [one["role"] for one in attached[1]["messages"]] == ["user", "assistant"]
+    assert messages_of(client.run(runId="r1", messages=[user("hello")]))[1]["type"] == "MESSAGES_SNAPSHOT"
+
+
+def test_context_is_for_the_model_and_not_for_people(client: ProtocolClient) -> None:
+    context = [{"description": "The colour", "value": "red"}]
+    answer = client.run(runId="r1", messages=[user("hello")], context=context)
+    assert said(messages_of(answer)) == "You said hello."
+    [message] = log_of(client, answer, "ui.message")
+    assert message["text"] == "hello"
+    assert message["content"][0]["text"] == "What the page shows:\nThe colour: red"
+
+
+def test_parts_of_a_message(client: ProtocolClient) -> None:
+    url = {"type": "document", "source": {"type": "url", "value": "https://example.org/a.pdf"}}
+    parts = [{"type": "text", "text": "hello"}, IMAGE, url]
+    context = [{"description": "The colour", "value": "red"}]
+    answer = client.run(runId="r1", messages=[user(parts)], context=context)
+    [message] = log_of(client, answer, "ui.message")
+    assert [part["type"] for part in message["content"]] == ["text", "text", "image", "document"]
+    assert message["content"][2]["src"].startswith("api/blobs/")
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (7, "$.messages[0].content"),
+        ([{"type": "video"}], "$.messages[0].content[0].type"),
+        (["x"], "$.messages[0].content[0].type"),
+        ([{"type": "image"}], "$.messages[0].content[0].source.type"),
+        ([{"type": "image", "source": {"type": "url", "value": 7}}], "$.messages[0].content"),
+        ("  ", "$.messages[0].content"),
+    ],
+)
+def test_content_that_is_none_is_refused(client: ProtocolClient, content: Any, place: str) -> None:
+    answer = client.run(runId="r1", messages=[user(content)])
+    assert answer.status_code == 400
+    assert place in answer.json()["error"]
+
+
+def test_a_run_without_anything_new_attaches(client: ProtocolClient) -> None:
+    messages = messages_of(
+        client.run(runId="r1", messages=[{"id": "s", "role": "system", "content": "Obey."}])
+    )
+    kinds = [one["type"] for one in messages]
+    assert kinds == ["RUN_STARTED", "MESSAGES_SNAPSHOT", "STATE_SNAPSHOT", "RUN_FINISHED"]
+
+
+def test_a_tool_of_the_page_fails_or_is_cancelled(client: ProtocolClient) -> None:
+    asked = messages_of(client.run(runId="r1", messages=[user("call set_color red")], tools=[COLOR]))
+    [call_id] = asked[-1]["outcome"]["pendingToolCallIds"]
+    result = {"id": "x", "role": "tool", "toolCallId": call_id, "content": "", "error": "no colour"}
+    assert "no colour" in said(messages_of(client.run(runId="r2", messages=[result, result])))
+
+    asked = messages_of(client.run(runId="r3", messages=[user("call set_color red")], tools=[COLOR]))
+    [call_id] = asked[-1]["outcome"]["pendingToolCallIds"]
+    entry = {"interruptId": call_id, "status": "cancelled"}
+    answer = messages_of(client.run(runId="r4", resume=[entry, entry, {**entry, "interruptId": "none"}]))
+    assert "The user cancelled it." in said(answer)
+
+
+def test_tools_that_are_none_are_refused(client: ProtocolClient) -> None:
+    tools = [{"name": "no name", "parameters": None}]
+    answer = client.run(runId="r1", messages=[user("hello")], tools=tools)
+    assert answer.status_code == 400
+    assert "tools[0].name" in answer.json()["error"]
+
+
+def test_an_approval_with_notes_and_an_input_with_fields(client: ProtocolClient) -> None:
+    asked = messages_of(client.run(runId="r1", messages=[user("call delete_file a")]))
+    [interrupt] = asked[-1]["outcome"]["interrupts"]
+    payload = {"approved": False, "notes": "keep it"}
+    entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": payload}
+    assert "keep it" in said(messages_of(client.run(runId="r2", resume=[entry])))
+
+    asked = messages_of(client.run(runId="r3", messages=[user("call order coat")]))
+    [interrupt] = asked[-1]["outcome"]["interrupts"]
+    entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"value": "XL"}}
+    assert "coat in XL" in said(messages_of(client.run(runId="r4", resume=[entry])))
+
+
+def test_a_question_that_is_cancelled_stops_the_turn(client: ProtocolClient) -> None:
+    asked = messages_of(client.run(runId="r1", messages=[user("call order coat")]))
+    [interrupt] = asked[-1]["outcome"]["interrupts"]
+    entry = {"interruptId": interrupt["id"], "status": "cancelled"}
+    assert messages_of(client.run(runId="r2", resume=[entry]))[-1]["outcome"] == {"type": "cancelled"}
+    assert client.post("/ag-ui/desk/t/stop", {}).status_code == 202
+
+
+def test_what_does_not_exist(client: ProtocolClient) -> None:
+    assert client.get("/ag-ui/desk/nothing").status_code == 404
+    assert client.get(f"/ag-ui/desk/{'x' * 300}").status_code == 404
+    assert client.get("/ag-ui/other/capabilities").status_code == 404
+    assert client.run(runId="").status_code == 400
+
+
+def test_a_session_of_another_application_is_not_a_thread_of_this_one() -> None:
+    plain = Agent("Echo", "", Scripted(lambda _: ["Hi."]))
+    with protocol_client(App("desk", plain), App("other", plain)) as client:
+        session = client.run(runId="r1", messages=[user("x")]).headers["turnlog-session"]
+        assert client.get(f"/ag-ui/desk/{session}").status_code == 200
+        assert client.get(f"/ag-ui/other/{session}").status_code == 404
+
+
+def test_a_run_shows_the_state_that_other_turns_change(client: ProtocolClient) -> None:
+    client.run(runId="r1", messages=[user("note milk")])
+    messages = messages_of(client.run(runId="r2", messages=[user("note eggs")]))
+    [delta] = [one["delta"] for one in messages if one["type"] == "STATE_DELTA"]
+    assert delta == [{"op": "add", "path": "/notes/-", "value": "eggs"}]
+
+
+def test_capabilities(client: ProtocolClient) -> None:
+    capabilities = client.get("/ag-ui/desk/capabilities").json()
+    assert [one["name"] for one in capabilities["multiAgent"]["subagents"]] == ["Helper", "Writer"]
+    assert capabilities["state"]["deltas"] is True
+    process = describe_capabilities(App("julian", ClaudeCode(["claude"], name="Julian")))
+    assert process["tools"] == {"supported": True, "parallelCalls": True, "clientProvided": False}
