@@ -3,7 +3,9 @@
 import gc
 import logging
 import os
+import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -20,6 +22,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # what tests start is not measured: it 
 
 gc.disable()  # until the tests are collected: next to nothing of what imports make is garbage
 
+SHARED_MEMORY = Path("/dev/shm")
 MAY_BE_SKIPPED = "there is no Claude CLI"
 
 
@@ -77,3 +80,13 @@ def node() -> str:
 @pytest.fixture(scope="session")
 def nginx() -> str:
     return program("nginx")
+
+
+@pytest.fixture
+def memory_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: for tests in which an fsync proves nothing."""
+    if not SHARED_MEMORY.is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as folder:
+        yield Path(folder)

@@ -41,8 +41,8 @@ version has a known vulnerability. [SECURITY.md](../SECURITY.md) says how fixes 
 SHIPPED_HEAD = """
 ## What ships
 
-`pip install turnlog` needs `msgspec` only; the extras `cli`, `server`, `anthropic`, `jwt` and `remote` need
-the rest. The npm packages are inside the files of the console.
+`pip install turnlog` needs `msgspec` only; the extras `cli`, `server`, `anthropic`, `jwt`, `remote` and
+`postgres` need the rest. The npm packages are inside the files of the console.
 """
 DEV_HEAD = """
 ## What builds and tests it

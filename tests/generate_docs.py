@@ -50,6 +50,7 @@ PLAIN: dict[type[inspect.Type], str] = {
     inspect.StrType: "text",
     inspect.FloatType: "number",
     inspect.BoolType: "true or false",
+    inspect.BytesType: "bytes as base64",
     inspect.DictType: "object",
     inspect.AnyType: "any JSON",
     inspect.RawType: "object, as the type says",
@@ -95,7 +96,7 @@ def presence(field: inspect.Field) -> str:
         return "always written, may be null"
     if field.default in (NODEFAULT, None, (), "") or isinstance(field.default, msgspec.Struct):
         return "optional"
-    return f"optional, default `{json.dumps(field.default)}`"
+    return f"optional, default `{msgspec.json.encode(field.default).decode()}`"
 
 
 def says(shape: inspect.Type) -> str:
@@ -159,7 +160,7 @@ def family_sections() -> Iterator[str]:
         if kind.payload_class.__module__ != family:
             family = kind.payload_class.__module__
             # The vocabulary of an optional package has the package's name.
-            title = family.removesuffix(".events").rpartition(".")[2]
+            title = family.removesuffix(".events").rpartition(".")[2].replace("_", "-")
             yield from (f"## {title}\n", doc(sys.modules[family]))
         yield from type_section(kind)
 

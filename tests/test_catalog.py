@@ -16,11 +16,14 @@ from turnlog import events, team
 from turnlog.errors import InvalidEvent
 from turnlog.events import CORE, Catalog, Envelope, EventType, Origin
 from turnlog.team.events import TEAM
+from turnlog.wire.durable_streams.events import STREAM
 from turnlog_examples.broker.events import BROKER
 
-KINDS = [*CORE, *TEAM, *BROKER]
-EVERYTHING = Catalog(CORE, TEAM, BROKER)
+KINDS = [*CORE, *TEAM, *STREAM, *BROKER]
+EVERYTHING = Catalog(CORE, TEAM, STREAM, BROKER)
 FREE_FORM = {"args", "result", "values", "rows", "form", "details", "tree", "suggestions", "data", "extra"}
+FREE_FORM.add("parameters")  # the schema of a client's tool
+FREE_FORM.add("messages")  # what a client appends to its stream
 REMOVED = "removed or retyped: add a new type instead"
 NEW = "new: run `make docs` to record it"
 

@@ -14,11 +14,11 @@ from turnlog.errors import NotFound
 from turnlog.vocabularies import FULL_CATALOG
 
 COMMANDS = {
-    "assemble", "backup", "chat", "convert", "demo", "export", "import", "new", "parse", "prune", "schema",
-    "serve",
+    "assemble", "backup", "chat", "cluster-check", "convert", "demo", "export", "import", "new", "parse",
+    "prune", "schema", "serve",
     "sessions", "tail", "verify", "close", "link", "open", "search", "stats",
     "state", "rebuild", "token"}  # fmt: skip
-ON_A_LOG = COMMANDS - {"assemble", "convert", "demo", "new", "parse", "schema", "token"}
+ON_A_LOG = COMMANDS - {"assemble", "cluster-check", "convert", "demo", "new", "parse", "schema", "token"}
 
 
 def run(*arguments: str) -> Result:
@@ -46,7 +46,7 @@ def test_schema_of_one_type() -> None:
     schema = json.loads(result.output)
     properties = schema["$defs"]["ToolCall"]["properties"]
     assert schema["$ref"] == "#/$defs/ToolCall"
-    places = ["backend", "frontend", "provider", "remote"]
+    places = ["backend", "frontend", "provider", "remote", "runtime"]
     assert properties["executor"] == {"enum": places, "default": "backend"}
 
 

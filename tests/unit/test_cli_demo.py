@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from turnlog.agents.agent import AgentTeam
 from turnlog.agents.models import AnthropicModel
+from turnlog.agents.team import AgentTeam
 from turnlog.cli import main
 from turnlog.cli.demo import API_KEY_VARIABLE, DEMO_MODEL, DEMO_NAMES, choose_model
 from turnlog.cli.serve import SCREEN_VARIABLES, has_screen
@@ -64,9 +64,7 @@ def test_with_a_key_a_real_model_speaks_and_that_is_said(
     teams = [app.runtime for app in apps.values() if isinstance(app.runtime, AgentTeam)]
     minds = [agent.model for team in teams for agent in team.by_name.values()]
     assert all(isinstance(mind, AnthropicModel) and mind.name == DEMO_MODEL for mind in minds)
-    office = apps["office"].claude_code
-    assert office is not None
-    assert office.demo_mode, "its process is played all the same"
+    assert apps["office"].runtime.demo_mode, "its process is played all the same"
 
 
 def test_a_key_without_the_package_is_said_and_stops_nothing(

@@ -137,7 +137,10 @@ def test_an_application_of_the_folder_one_is_in_is_found(
         ("import unheard_of\n", "ModuleNotFoundError, No module named 'unheard_of' ({file}, line 1)"),
         ("\n1 / 0\n", "ZeroDivisionError, division by zero ({file}, line 2)"),
         ("app = (\n", "SyntaxError, '(' was never closed (my_broken_tour.py, line 1)"),
-        ("import turnlog\nturnlog.App('x', 3)\n", "TypeError, 'int' object is not iterable ({file}, line 2)"),
+        (
+            "import turnlog\nturnlog.App('x')\n",
+            "TypeError, App.__init__() missing 1 required positional argument: 'agent' ({file}, line 2)",
+        ),
     ],
 )
 def test_an_application_that_fails_is_told_by_where_it_does(

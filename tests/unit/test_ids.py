@@ -1,5 +1,6 @@
 """Ids are a prefix and a UUIDv7."""
 
+import os
 import re
 import time
 from typing import get_args
@@ -7,7 +8,16 @@ from uuid import RFC_4122, UUID
 
 import pytest
 
-from turnlog.ids import Prefix, new_epoch, new_id, new_session_id, now_ms, to_event_id, uuid7
+from turnlog.ids import (
+    RANDOM_PARTS,
+    Prefix,
+    new_epoch,
+    new_id,
+    new_session_id,
+    now_ms,
+    to_event_id,
+    uuid7,
+)
 
 # RFC 9562, appendix A.6: the time, and rand_a (12 bits) and rand_b (62 bits) in the ten bytes given
 RFC_TIME = 0x017F22E279B0
@@ -35,6 +45,27 @@ def test_new_ids_are_fresh(prefix: Prefix) -> None:
     assert first != second
     assert first.startswith(prefix)
     assert before <= UUID(first.removeprefix(prefix)).int >> 80 <= now_ms()
+
+
+def random_parts(count: int) -> set[str]:
+    return {new_id("evt_")[-12:] for _ in range(count)}
+
+
+def test_ids_are_fresh_beyond_what_is_read_at_a_time() -> None:
+    assert len(random_parts(3 * RANDOM_PARTS)) == 3 * RANDOM_PARTS
+
+
+def test_ids_of_a_forked_process_are_not_those_of_its_parent() -> None:
+    new_id("evt_")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, " ".join(random_parts(RANDOM_PARTS)).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    with open(reader) as pipe:
+        assert not random_parts(RANDOM_PARTS) & set(pipe.read().split())
 
 
 def test_a_session_is_called_by_128_bits_that_say_nothing() -> None:

@@ -155,13 +155,13 @@ class TestCommand:
 class TestApp:
     def test_it_has_a_folder_with_a_memory(self, tmp_path: Path) -> None:
         app = make_app(tmp_path / "deep" / "office", standin_command())
-        assert isinstance(app.claude_code, ClaudeCode)
-        assert (app.claude_code.name, app.claude_code.model, app.claude_code.screen_url) == (
+        assert isinstance(app.runtime, ClaudeCode)
+        assert (app.runtime.name, app.runtime.model, app.runtime.screen_url) == (
             "Julian",
             MODEL,
             SCREEN,
         )
-        assert app.claude_code.artifact_dir == str(tmp_path / "deep" / "office" / "memory")
+        assert app.runtime.artifact_dir == str(tmp_path / "deep" / "office" / "memory")
         assert (tmp_path / "deep" / "office" / "memory").is_dir()
 
     @pytest.mark.parametrize("forced", [True, False])
@@ -177,8 +177,8 @@ class TestApp:
         assert list(tmp_path.iterdir()) == []
         app = turnlog_examples.office.app
         assert isinstance(app, App)
-        assert app.claude_code is not None
-        assert (app.claude_code.command[0] == "/opt/claude", app.claude_code.demo_mode) == (
+        assert isinstance(app.runtime, ClaudeCode)
+        assert (app.runtime.command[0] == "/opt/claude", app.runtime.demo_mode) == (
             not forced,
             forced,
         )
