@@ -24,7 +24,7 @@ from turnlog.agents.runtime.agent_runtime import CRASH_MESSAGE, STOPPED_MESSAGE
 from turnlog.agents.runtime.session_runtime import OnCrash
 from turnlog.agents.runtime.turn_timeout import Trace, running_turns
 from turnlog.agents.runtime.user_input import CANCELLED_BY_MESSAGE
-from turnlog.errors import CallerError, SessionClosed, StoreError
+from turnlog.errors import CallerError, SessionClosed, StoreError, Unavailable
 from turnlog.events import (
     AgentEnd,
     AgentStart,
@@ -199,9 +199,10 @@ class ClaudeRuntime:
 
     async def _read_to_head(self) -> int:
         """Wait until everything in the log is folded. Fold it here if the runner has stopped to follow."""
-        if self._is_closing or self._host.has_ended:
-            return await self._host.replay_to_head()
-        return await self._host.wait_for_head()
+        if not self._is_closing and not self._host.has_ended:
+            with suppress(Unavailable):  # the runner stopped while this waited
+                return await self._host.wait_for_head()
+        return await self._host.replay_to_head()
 
     async def on_page_end(self) -> None:
         await self._send_next()

@@ -178,6 +178,7 @@ class SessionRunner:
         if self._follow_task is not None:
             self._follow_task.cancel()
             await asyncio.gather(self._follow_task, return_exceptions=True)
+        self._wakeup.wake()  # no event is folded from now on: those who wait for one must not wait for ever
 
     async def save_seen(self) -> None:
         """Store that this owner acts on everything up to the last event: no other owner does it again."""
