@@ -91,6 +91,7 @@ class ClaudeRuntime:
         self._start_requested = False
         self._ended_traces: set[str] = set()  # turns that were pending when a `session.end` arrived
         self._is_closing = False
+        self._is_handing_over = False
 
     # after another owner, and before the next
 
@@ -123,6 +124,16 @@ class ClaudeRuntime:
         await self._host.replay_to_head()
         with suppress(SessionClosed):  # a closed session accepts no more events
             await self._close_open("error", SHUTDOWN_ERROR.message)
+
+    def hand_over(self) -> None:
+        # The turn that the process answers is finished here: no other process knows how far it has come.
+        self._is_handing_over = True
+
+    @property
+    def is_between_steps(self) -> bool:
+        process_run = self._process_run
+        is_sent = process_run is not None and process_run.current_trace in self._prompts.pending
+        return not self._tree.open and not is_sent
 
     def abandon(self) -> None:
         if self._process_run is not None:
@@ -210,7 +221,7 @@ class ClaudeRuntime:
     # prompts
 
     async def _send_next(self) -> None:
-        if self._is_closing or (self._process_run and self._process_run.reason):
+        if self._is_closing or self._is_handing_over or (self._process_run and self._process_run.reason):
             return
         if not self._prompts.pending:
             if self._start_requested and self._process_run is None:
