@@ -94,7 +94,7 @@ class RemoteExecutorPool:
         self._running: dict[str, RunningExecutor] = {}
         self._activity: dict[
             str, str
-        ] = {}  # when something happened last, by idle sessions of the first page
+        ] = {}  # when something happened last, on the first page
         self._server_roles: tuple[str, ...] | None = None  # None: the server was not asked yet
         self._without_role: set[str] = set()
         self._poll_count = 0
