@@ -66,6 +66,9 @@ MAX_ATTEMPTS = 3  # processes that may die of one prompt before its turn ends wi
 INTERRUPT_GRACE_S = 5.0  # from the interrupt to the end of the process, if the turn does not end
 SHUTDOWN_ERROR = ErrorInfo(code="process_exited", message="The server was stopped.")
 UNWRITABLE_ERROR = ErrorInfo(code="unknown", message="The output of the process cannot be written.")
+CONVERSATION_LOST_MESSAGE = (
+    "The process did not find its earlier conversation, which may be on another machine. It begins a new one."
+)
 PROCESS_DIED_MESSAGE = "The process ended before it took up the message."
 
 
@@ -460,6 +463,8 @@ class ClaudeRuntime:
         # the program could not resume the conversation: the next process starts a new one
         if process_run.is_resumed and process_run.parser.source_session is None:
             self._source_session = None
+            lost = SessionError(code="conversation_lost", message=CONVERSATION_LOST_MESSAGE)
+            items.append(EventDraft(lost, Scope(), "system"))
         if process_run.reason == "inactivity_timeout":
             idle_s = self._claude_code.inactivity_s
             message = f"Nothing happened for {idle_s:g} s; the next message starts a process."
