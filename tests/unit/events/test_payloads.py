@@ -138,6 +138,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("artifact.write", {"size_bytes": -1}, "$.size_bytes"),
     ("screen.command", {"expression": ""}, "$.expression"),
     ("job.suggest", {"suggestions": []}, "$.suggestions"),
+    ("server.code_use", {"number": ""}, "$.number"),
+    ("server.sign_out", {"until": -1}, "$.until"),
     ("stream.create", {"path": ""}, "$.path"),
     ("stream.create", {"ttl_s": -1}, "$.ttl_s"),
     ("stream.append", {"producer": {"id": "p", "epoch": 0, "seq": -1}}, "$.producer.seq"),
