@@ -135,6 +135,9 @@ def plan_append(record: SessionRecord, known: Mapping[str, Row], request: Append
 
     new_events = events
     seq_by_id: dict[str, int] = {}
+    if request.key is not None and request.key in known:
+        seqs = [known[event.id].seq if event.id in known else -1 for event in events]
+        return RowPlan([], [], record, AppendResult(seqs, record.last))
     if known:
         seq_by_id = known_seqs(record, known, events)
         new_events = [event for event in events if event.id not in seq_by_id]

@@ -89,7 +89,7 @@ class DeltaWriter:
             self._start_write()
 
     def take_unwritten(self) -> list[Payload]:
-        """Return the payloads that wait for the write under way. From here on the caller has to append them."""
+        """Return the payloads that wait for the write under way; the caller has to append them."""
         return self._pending.take()
 
     def _raise_error(self) -> None:
