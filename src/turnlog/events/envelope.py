@@ -9,7 +9,7 @@ does not know are stored and sent unchanged. An `EnvelopeDraft` is the envelope 
 
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
 
 from msgspec import DecodeError, Raw, Struct, ValidationError, convert, defstruct, structs
 from msgspec.json import Decoder, Encoder
@@ -141,17 +141,22 @@ class Entry(Struct, frozen=True, kw_only=True, gc=False):
 
 
 E = TypeVar("E", Envelope, EnvelopeDraft)
+S = TypeVar("S", bound=Struct)
 
 UNIX_EPOCH = datetime(1970, 1, 1)  # in UTC by definition; exact
 
 
-def _without_constraints(struct_class: type[Struct]) -> type[Struct]:
-    """Return a struct class with the same fields, whose decoder checks types but no pattern or length."""
+def _without_constraints(struct_class: type[S]) -> type[S]:
+    """Return a subclass with the same fields, whose decoder checks types but no pattern or length."""
     types = get_type_hints(struct_class)
     fields = structs.fields(struct_class)
     required = [(field.name, types[field.name]) for field in fields if field.required]
     optional = [(field.name, types[field.name], field.default) for field in fields if not field.required]
-    return defstruct(f"Stored{struct_class.__name__}", [*required, *optional], frozen=True, gc=False)
+    name = f"Stored{struct_class.__name__}"
+    stored_class = defstruct(
+        name, [*required, *optional], bases=(struct_class,), kw_only=True, frozen=True, gc=False
+    )
+    return cast(type[S], stored_class)
 
 
 _decoder = Decoder(Envelope)
@@ -232,7 +237,7 @@ def decode_stored_envelope(line: bytes) -> Envelope:
     Names and ids were checked when it was appended. To check them again takes four times as long.
     """
     try:
-        return Envelope(**structs.asdict(_stored_decoder.decode(line)))
+        return _stored_decoder.decode(line)
     except (DecodeError, ValueError, RecursionError) as error:
         raise InvalidEvent(f"not an envelope: {one_line(str(error))}") from None
 
