@@ -190,9 +190,34 @@ def parse_timestamp_ms(ts: str) -> int:
 
 def encode_sse_frame(event: Event, *, session_id: str, seq: int, ts_ms: int) -> bytes:
     """Return the frame that is stored and sent. The same values always give the same bytes."""
-    start, middle = _encode_prefix_and_middle(event.type, session_id, event.scope, event.origin)
-    id_seq_ts = f'{event.id}","seq":{seq},"ts":"{format_timestamp(ts_ms)}'.encode()
-    return b"".join((start, id_seq_ts, middle, event.body, b"}\n\n"))
+    return FrameEncoder(session_id, ts_ms).encode(event, seq)
+
+
+class FrameEncoder:
+    """Encodes frames of one session and time as `encode_sse_frame` does.
+
+    Neighbouring events of one type and scope share all but their id, seq and payload.
+    """
+
+    __slots__ = ("_middle", "_origin", "_scope", "_session_id", "_start", "_ts", "_type")
+
+    def __init__(self, session_id: str, ts_ms: int) -> None:
+        self._session_id = session_id
+        self._ts = format_timestamp(ts_ms)
+        self._scope: Scope | None = None
+        self._type = self._origin = ""
+        self._start = self._middle = b""
+
+    def encode(self, event: Event, seq: int) -> bytes:
+        if event.scope is not self._scope or event.type != self._type or event.origin != self._origin:
+            self._scope = event.scope
+            self._type = event.type
+            self._origin = event.origin
+            self._start, self._middle = _encode_prefix_and_middle(
+                event.type, self._session_id, event.scope, event.origin
+            )
+        id_seq_ts = f'{event.id}","seq":{seq},"ts":"{self._ts}'.encode()
+        return b"".join((self._start, id_seq_ts, self._middle, event.body, b"}\n\n"))
 
 
 def encode_envelope(event: Event, *, session_id: str, seq: int, ts_ms: int) -> bytes:
