@@ -110,8 +110,10 @@ class SessionRunner:
             return
         self._resumed_traces = {agent.scope.trace_id for agent in self.tree.open.values()}
         await self.runtime.close_interrupted(self.options.on_crash)
-        await self.append([EventDraft(notice, Scope(), "system") for notice in self._start_notices()])
-        await self.replay_to_head()
+        notices = self._start_notices()
+        if notices:
+            await self.append([EventDraft(notice, Scope(), "system") for notice in notices])
+            await self.replay_to_head()
         await self.writer.append_with_rules([], self.replay_to_head, "apply")
         await self.replay_to_head()
         self._follow_task = asyncio.create_task(self._follow(), context=contextvars.Context())
