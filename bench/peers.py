@@ -3,13 +3,16 @@
 Each framework runs turns of one agent whose offline model says 300 tokens, and the caller takes every event:
 Turnlog `Agent.run` on a SQLite log, Pydantic AI `run_stream_events` with its `FunctionModel`, LangGraph
 `astream` in the mode "messages" with LangChain's `GenericFakeChatModel`. The figure is CPU time of this
-process, all threads, for each token. Every round runs all candidates, ratios are taken inside a round,
-medians count. Only Turnlog stores anything: every event is on the disk before the caller sees it. Goals are
-for tokens "as they come", where those that arrive during a write become one event, and for "an event each".
-The rows without a goal are bounds: a commit for each token, and a LangGraph model without a thread.
+process, all threads, for each token. Every round runs one turn of all candidates, ratios are taken inside a
+round, medians count: other work on the machine comes and goes, and rounds are shorter than it. Garbage is
+collected before each turn, so that no candidate pays for another. Only Turnlog stores anything: every event
+is on the disk before the caller sees it. Goals are for tokens "as they come", where those that arrive during
+a write become one event, and for "an event each". The rows without a goal are bounds: a commit for each
+token, and a LangGraph model without a thread.
 """
 
 import asyncio
+import gc
 import sys
 import tempfile
 import time
@@ -23,8 +26,8 @@ from turnlog.agents import Agent, ReplyBuilder, Request
 from turnlog.events import Payload
 from turnlog.log import Log
 
-ROUNDS = 9
-TURNS = 6  # of each candidate in a round
+ROUNDS = 40
+WARM_UP_ROUNDS = 5  # load modules and fill caches
 TOKENS = 300  # of a turn: a usual answer, so that opening and ending a turn count
 TOKEN = "token "
 
@@ -181,17 +184,17 @@ class Measured(NamedTuple):
 
 async def measure(candidates: dict[str, Candidate]) -> Measured:
     measured = Measured({name: [] for name in candidates}, {})
-    for number in range(ROUNDS + 1):
+    for number in range(WARM_UP_ROUNDS + ROUNDS):
         for name, run in candidates.items():
+            gc.collect()
             begun_s = time.process_time()
-            for _ in range(TURNS):
-                pieces = await run()
-                if pieces != TOKENS and not (name == MERGED and 0 < pieces < TOKENS):
-                    raise RuntimeError(f"{name}: {TOKENS} tokens reached the caller in {pieces} events")
-                measured.pieces[name] = pieces
+            pieces = await run()
             spent_s = time.process_time() - begun_s
-            if number:  # the first round loads modules and fills caches
-                measured.times[name].append(spent_s / (TURNS * TOKENS))
+            if pieces != TOKENS and not (name == MERGED and 0 < pieces < TOKENS):
+                raise RuntimeError(f"{name}: {TOKENS} tokens reached the caller in {pieces} events")
+            measured.pieces[name] = pieces
+            if number >= WARM_UP_ROUNDS:
+                measured.times[name].append(spent_s / TOKENS)
     return measured
 
 

@@ -8,7 +8,7 @@ object in one session share a runner. Another live owner of the session is a `Co
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import Context
 from dataclasses import dataclass, field
@@ -31,11 +31,13 @@ from turnlog.agents.runtime.user_input import (
 from turnlog.agents.team import AgentTeam
 from turnlog.errors import CallerError, StoreError
 from turnlog.events import (
+    CATALOG,
     AgentEnd,
     AgentHandoff,
     AgentStart,
     Catalog,
     Entry,
+    Event,
     EventDraft,
     SessionError,
     UiMessage,
@@ -140,22 +142,30 @@ async def run(
     own_log = log is None
     # without limits: a slow consumer must not lose the beginning of its turn
     log = log or Log(MemoryStore(sys.maxsize, sys.maxsize))
-    session_id = session_id or await log.create(agent.name)
+    appended: tuple[TurnInputPlan, list[int]] | None = None
+    if session_id is None:
+        # a new session has its prompt from the start: one write less
+        items = [] if prompt is None else message_events(Tree(), UiMessage(text=prompt), new_id("tr_"))
+        events = build_events(CATALOG, items)
+        session_id = await log.create(agent.name, events=events)
+        if events:
+            appended = TurnInputPlan(events, -1, tree=Tree()), [0]
     pool = agent.run_pools.get(id(log)) or RunPool(agent, log, vocabulary, roles, own_log=own_log)
-    turn = follow_turn(pool, session_id, prompt, answers or {}, roles)
-    async with pool.runners.use(session_id), aclosing(turn) as entries:
-        async for entry in entries:
-            if depth is None or entry.depth <= depth:
-                yield entry
+    async with pool.runners.use(session_id):
+        if appended is None:
+            appended = await append_turn_input(pool, session_id, prompt, answers or {}, roles)
+        async with aclosing(follow_turn(pool, session_id, *appended)) as entries:
+            async for entry in entries:
+                if depth is None or entry.depth <= depth:
+                    yield entry
     # the turn has ended or waits: the next process may own the session now
     await pool.wait_released(session_id)
 
 
 async def follow_turn(
-    pool: RunPool, session_id: str, prompt: str | None, answers: Mapping[str, Any], roles: Collection[str]
+    pool: RunPool, session_id: str, plan: TurnInputPlan, seqs: Sequence[int]
 ) -> AsyncGenerator[Entry, None]:
-    """Open or continue a turn. Yield its events until it has ended or all its agents wait."""
-    plan, seqs = await append_turn_input(pool, session_id, prompt, answers, roles)
+    """Yield the events of a turn from its input on, until it has ended or all its agents wait."""
     tree = plan.tree
     trace = plan.events[-1].scope.trace_id or ""
     pages = pool.log.follow(session_id, tree.last_seq, idle_s=RUNNER_CHECK_INTERVAL_S)
@@ -174,6 +184,10 @@ async def follow_turn(
     raise StoreError("the log ended before the turn: the session was closed, or it keeps less than a turn")
 
 
+def build_events(catalog: Catalog, items: Iterable[EventDraft]) -> list[Event]:
+    return [item.build(catalog, new_id("evt_")) for item in items]
+
+
 async def append_turn_input(
     pool: RunPool, session_id: str, prompt: str | None, answers: Mapping[str, Any], roles: Collection[str]
 ) -> tuple[TurnInputPlan, list[int]]:
@@ -184,7 +198,7 @@ async def append_turn_input(
             items = message_events(tree, UiMessage(text=prompt), new_id("tr_"))
         for call_id, value in answers.items():
             items += build_checked_answer(roles, tree, call_id, value)
-        events = [item.build(pool.catalog, new_id("evt_")) for item in items]
+        events = build_events(pool.catalog, items)
         # a message that cancels no call does not depend on what is open
         is_independent = prompt is not None and len(events) == 1
         expected = {} if is_independent else {"expected_last": tree.last_seq}

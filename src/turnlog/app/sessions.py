@@ -61,7 +61,7 @@ from turnlog.app.session_creation import (
     find_session,
     make_session,
 )
-from turnlog.errors import BadInput, CallerError, Conflict, NotFound, Unavailable
+from turnlog.errors import BadInput, CallerError, Conflict, Fenced, NotFound, Unavailable
 from turnlog.events import (
     Event,
     EventDraft,
@@ -75,7 +75,7 @@ from turnlog.events.catalog import Misfit
 from turnlog.events.envelope import format_timestamp
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
-from turnlog.log import Document, Lease, ListPosition, Log, SessionRecord, envelope_json
+from turnlog.log import AppendResult, Document, Lease, ListPosition, Log, SessionRecord, envelope_json
 from turnlog.state.derived_documents import is_document_visible
 from turnlog.state.tree import Tree, restrict_to_channels
 
@@ -376,26 +376,28 @@ class Sessions:
             return events
 
         async with self._session_lock(membership):
-            if event_id:
-                rows = await self.log.find_events(membership.session_id, [event_id])
-                if rows:
-                    last = await self._last_seq(membership)
-                    return previous_send(membership.app, message, rows[event_id], last)
-            events, seqs = await self._append(membership, build_events)
+            events, result = await self._append(membership, build_events, message_id)
+            if not result.new[-1]:
+                rows = await self.log.find_events(membership.session_id, [message_id])
+                last = await self._last_seq(membership)
+                return previous_send(membership.app, message, rows[message_id], last)
         turn = events[-1].scope.trace_id or ""
-        return SendResult(seqs[-1], message_id, turn, cancelled_calls=len(events) - 1)
+        return SendResult(result.seqs[-1], message_id, turn, cancelled_calls=len(events) - 1)
 
     async def _append(
-        self,
-        membership: Membership,
-        build_events: BuildEvents,
-    ) -> tuple[Sequence[Event], list[int]]:
-        """Append a member's batch with the events that rules emit. Return the batch and its seqs.
+        self, membership: Membership, build_events: BuildEvents, key: str | None = None
+    ) -> tuple[Sequence[Event], AppendResult]:
+        """Append a member's batch with the events that rules emit. Return the batch and its result.
 
-        If what is open has changed meanwhile, the batch is built again.
+        If what is open has changed meanwhile, the batch is built again. With a `key`, the id of the batch's
+        last event, nothing is appended if the log has that event already. If it is a message, and this
+        process owns the session, the start of its turn is part of the append.
         """
+        session_id = membership.session_id
+        opener: SessionRunner | None = None
 
         async def make_plan() -> MemberPlan:
+            nonlocal opener
             folds = await self._synced_folds(membership.record)
             app_state = folds.app_state
             last = folds.last_seq
@@ -404,27 +406,41 @@ class Sessions:
             joins = membership_events(membership, folds.tree)
             new_events = await self._not_yet_appended(membership, events)
             rule_events = app_state.rule_events(new_events, last + len(joins), "apply")
+
+            opener = self.runners.find(session_id) if key and not rule_events else None
+            opening = opener.open_turn(events[-1]) if opener and opener.folds is folds else []
+            if not opening:
+                opener = None
             # a batch that depends on nothing may be appended wherever the log ends
             is_dependent = (
                 bool(rule_events)
+                or bool(opening)
                 or app_state.may_react_to(new_events)
                 or any(event.scope.agent_id for event in events)
             )
             return MemberPlan(
-                [*joins, *events, *rule_events],
+                [*joins, *events, *rule_events, *opening],
                 last,
                 {"expected_durable_count": durable_count if is_dependent else None},
                 own_events=events,
                 own_start=len(joins),
             )
 
+        async def append(events: Sequence[Event], **expected: Any) -> AppendResult:
+            if opener is not None:
+                return await opener.append_opened(events, key=key, **expected)
+            return await self.log.append(session_id, events, wants_work=True, key=key, **expected)
+
         self.runners.start()
-        append = partial(self.log.append, membership.session_id, wants_work=True)
-        appended = await append_if_unchanged(append, make_plan)
-        assert appended is not None
+        appended = None
+        while appended is None:
+            # `Fenced`: another process owns the session now, and starts the turn
+            with suppress(Fenced):
+                appended = await append_if_unchanged(append, make_plan)
         plan, result = appended
-        self.runners.retry(membership.session_id)
-        return plan.own_events, result.seqs[plan.own_start : plan.own_start + len(plan.own_events)]
+        self.runners.retry(session_id)
+        seqs = result.seqs[plan.own_start : plan.own_start + len(plan.own_events)]
+        return plan.own_events, AppendResult(seqs, result.previous_last)
 
     async def _not_yet_appended(self, membership: Membership, events: Sequence[Event]) -> Sequence[Event]:
         if not membership.app.has_rules:
@@ -436,8 +452,8 @@ class Sessions:
         """Append a page's events (messages, answers, actions, the application's) and return their seqs."""
         batch = ClientEventBatch(self.log, membership, membership.channel)
         async with self._session_lock(membership):
-            _, seqs = await self._append(membership, lambda folds: batch.build_events(folds, client_events))
-        return batch.resolve_seqs(seqs)
+            _, result = await self._append(membership, lambda folds: batch.build_events(folds, client_events))
+        return batch.resolve_seqs(result.seqs)
 
     async def chat(self, membership: Membership, chat: Chat) -> SendResult:
         """Append a page's events and then a message, in one batch and one turn.
@@ -471,8 +487,8 @@ class Sessions:
             folds = await self._synced_folds(membership.record)
             result = await self._previous_chat(membership, chat, await build_events(folds), ids)
             if result is None:
-                events, seqs = await self._append(membership, build_events)
-                result = SendResult(seqs[0], events[-1].id, events[-1].scope.trace_id or "")
+                events, appended = await self._append(membership, build_events)
+                result = SendResult(appended.seqs[0], events[-1].id, events[-1].scope.trace_id or "")
         await self._wait_until_settled(membership, result.turn)
         return result
 

@@ -9,7 +9,7 @@ does not know are stored and sent unchanged. An `EnvelopeDraft` is the envelope 
 
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
 
 from msgspec import DecodeError, Raw, Struct, ValidationError, convert, defstruct, structs
 from msgspec.json import Decoder, Encoder
@@ -141,17 +141,22 @@ class Entry(Struct, frozen=True, kw_only=True, gc=False):
 
 
 E = TypeVar("E", Envelope, EnvelopeDraft)
+S = TypeVar("S", bound=Struct)
 
 UNIX_EPOCH = datetime(1970, 1, 1)  # in UTC by definition; exact
 
 
-def _without_constraints(struct_class: type[Struct]) -> type[Struct]:
-    """Return a struct class with the same fields, whose decoder checks types but no pattern or length."""
+def _without_constraints(struct_class: type[S]) -> type[S]:
+    """Return a subclass with the same fields, whose decoder checks types but no pattern or length."""
     types = get_type_hints(struct_class)
     fields = structs.fields(struct_class)
     required = [(field.name, types[field.name]) for field in fields if field.required]
     optional = [(field.name, types[field.name], field.default) for field in fields if not field.required]
-    return defstruct(f"Stored{struct_class.__name__}", [*required, *optional], frozen=True, gc=False)
+    name = f"Stored{struct_class.__name__}"
+    stored_class = defstruct(
+        name, [*required, *optional], bases=(struct_class,), kw_only=True, frozen=True, gc=False
+    )
+    return cast(type[S], stored_class)
 
 
 _decoder = Decoder(Envelope)
@@ -185,9 +190,34 @@ def parse_timestamp_ms(ts: str) -> int:
 
 def encode_sse_frame(event: Event, *, session_id: str, seq: int, ts_ms: int) -> bytes:
     """Return the frame that is stored and sent. The same values always give the same bytes."""
-    start, middle = _encode_prefix_and_middle(event.type, session_id, event.scope, event.origin)
-    id_seq_ts = f'{event.id}","seq":{seq},"ts":"{format_timestamp(ts_ms)}'.encode()
-    return b"".join((start, id_seq_ts, middle, event.body, b"}\n\n"))
+    return FrameEncoder(session_id, ts_ms).encode(event, seq)
+
+
+class FrameEncoder:
+    """Encodes frames of one session and time as `encode_sse_frame` does.
+
+    Neighbouring events of one type and scope share all but their id, seq and payload.
+    """
+
+    __slots__ = ("_middle", "_origin", "_scope", "_session_id", "_start", "_ts", "_type")
+
+    def __init__(self, session_id: str, ts_ms: int) -> None:
+        self._session_id = session_id
+        self._ts = format_timestamp(ts_ms)
+        self._scope: Scope | None = None
+        self._type = self._origin = ""
+        self._start = self._middle = b""
+
+    def encode(self, event: Event, seq: int) -> bytes:
+        if event.scope is not self._scope or event.type != self._type or event.origin != self._origin:
+            self._scope = event.scope
+            self._type = event.type
+            self._origin = event.origin
+            self._start, self._middle = _encode_prefix_and_middle(
+                event.type, self._session_id, event.scope, event.origin
+            )
+        id_seq_ts = f'{event.id}","seq":{seq},"ts":"{self._ts}'.encode()
+        return b"".join((self._start, id_seq_ts, self._middle, event.body, b"}\n\n"))
 
 
 def encode_envelope(event: Event, *, session_id: str, seq: int, ts_ms: int) -> bytes:
@@ -232,7 +262,7 @@ def decode_stored_envelope(line: bytes) -> Envelope:
     Names and ids were checked when it was appended. To check them again takes four times as long.
     """
     try:
-        return Envelope(**structs.asdict(_stored_decoder.decode(line)))
+        return _stored_decoder.decode(line)
     except (DecodeError, ValueError, RecursionError) as error:
         raise InvalidEvent(f"not an envelope: {one_line(str(error))}") from None
 

@@ -26,9 +26,8 @@ from turnlog.events import (
     UnknownPayload,
     decode_envelope,
     encode_envelope,
-    encode_sse_frame,
 )
-from turnlog.events.envelope import parse_timestamp_ms
+from turnlog.events.envelope import FrameEncoder, parse_timestamp_ms
 from turnlog.log.checksums import chain_hash, make_row
 from turnlog.log.jobs import (
     ANY_POSITION,
@@ -135,6 +134,9 @@ def plan_append(record: SessionRecord, known: Mapping[str, Row], request: Append
 
     new_events = events
     seq_by_id: dict[str, int] = {}
+    if request.key is not None and request.key in known:
+        seqs = [known[event.id].seq if event.id in known else -1 for event in events]
+        return RowPlan([], [], record, AppendResult(seqs, record.last))
     if known:
         seq_by_id = known_seqs(record, known, events)
         new_events = [event for event in events if event.id not in seq_by_id]
@@ -143,15 +145,14 @@ def plan_append(record: SessionRecord, known: Mapping[str, Row], request: Append
 
     check_append(record, request.expected, request.fence)
     batch = RowBatch(record)
-    session_id = record.session_id
     ts_ms = request.ts_ms
+    frames = FrameEncoder(record.session_id, ts_ms)
     updated = record
     channels = set()
     for seq, event in enumerate(new_events, record.last + 1):
         scope = event.scope
         payload = event.payload
-        frame = encode_sse_frame(event, session_id=session_id, seq=seq, ts_ms=ts_ms)
-        batch.add(event, scope, payload, seq, event.live, frame, ts_ms)
+        batch.add(event, scope, payload, seq, event.live, frames.encode(event, seq), ts_ms)
         channels.add(scope.channel)
         if type(payload) in RECORD_REDUCERS:
             updated = apply_to_record(updated, payload, scope.actor, seq)

@@ -34,6 +34,8 @@ class AppendRequest(Struct, frozen=True, gc=False):
     """Append events, all or none. The result is an `AppendResult`.
 
     `wants_work` marks the session as wanted (see `leases`), unless the append has a fence or no new event.
+    `key` is the id of an event of the batch. If the session has it already, the batch is a repetition:
+    nothing is appended, and the seq of events that the session does not have is -1.
     """
 
     session_id: str
@@ -42,6 +44,7 @@ class AppendRequest(Struct, frozen=True, gc=False):
     expected: ExpectedPosition = ANY_POSITION
     fence: int | None = None
     wants_work: bool = False
+    key: str | None = None
 
 
 class AppendResult(Struct, frozen=True, gc=False):

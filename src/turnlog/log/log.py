@@ -272,6 +272,7 @@ class Log:
         expected_members_seq: int | None = None,
         fence: int | None = None,
         wants_work: bool = False,
+        key: str | None = None,
     ) -> AppendResult:
         """Append events, all or none. Return their seqs, and which were new, when they are durable.
 
@@ -285,6 +286,7 @@ class Log:
             expected_members_seq=expected_members_seq,
             fence=fence,
             wants_work=wants_work,
+            key=key,
         )
 
     def submit(
@@ -297,6 +299,7 @@ class Log:
         expected_members_seq: int | None = None,
         fence: int | None = None,
         wants_work: bool = False,
+        key: str | None = None,
     ) -> asyncio.Future[AppendResult]:
         """Queue an append. The future resolves to its result when the events are durable.
 
@@ -305,13 +308,15 @@ class Log:
         members and invites. If one differs, the future raises `Conflict`. It raises `Fenced` for a fence
         below the highest one so far, `SessionClosed` and `NotFound`. An event that is stored already keeps
         its seq, and expectations do not count if all events are. `wants_work` marks the session as wanted
-        for the owners of sessions (`leases`), in the same transaction.
+        for the owners of sessions (`leases`), in the same transaction. `key` is the id of one of the events:
+        if it is stored, nothing is appended, whatever the other events are, and those that are not stored
+        have the seq -1.
         """
         expected = ANY_POSITION
         if not (expected_last is expected_durable_count is expected_members_seq is None):
             expected = ExpectedPosition(expected_last, expected_durable_count, expected_members_seq)
         # the caller may change its list before the writer runs
-        job = AppendRequest(session_id, tuple(events), self._clock(), expected, fence, wants_work)
+        job = AppendRequest(session_id, tuple(events), self._clock(), expected, fence, wants_work, key)
         return self._submit(job)
 
     async def import_events(self, job: ImportEvents) -> ImportCounts:

@@ -207,6 +207,9 @@ class Tree:
 
     def waiting_agents(self) -> set[str]:
         """Return the agents that can only wait for the page, themselves or through their children."""
+        # Asked for after every event: an agent without calls does not wait.
+        if not any(invocation.calls for invocation in self.open.values()):
+            return set()
         children = self.children_by_call()
         waiting = self.paused_agents()
 

@@ -220,3 +220,18 @@ async def new_events_are_named(make_store: StoreFactory) -> None:
         mixed = await log.append(harness.session, durable_events("b", "c", "a", "d"))
         assert (mixed.seqs, mixed.new) == ([1, 2, 0, 3], [False, True, False, True])
         assert (await log.append(harness.session, [])).new == []
+
+
+async def repeated_key(make_store: StoreFactory) -> None:
+    """An append whose key is stored adds nothing, whatever its other events are and wherever the log ends."""
+    async with open_harness(make_store) as harness:
+        log = harness.log
+        key = durable_event("b").id
+        first = await log.append(harness.session, durable_events("a", "b"), key=key)
+        assert (first.seqs, first.new) == ([0, 1], [True, True])
+        repeated = await log.append(
+            harness.session, durable_events("c", "b", "d"), key=key, expected_durable_count=7
+        )
+        assert (repeated.seqs, repeated.new) == ([-1, 1, -1], [False, False, False])
+        assert await harness.read_seqs() == [0, 1]
+        assert await harness.append(durable_event("c")) == [2]

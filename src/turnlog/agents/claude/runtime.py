@@ -218,6 +218,12 @@ class ClaudeRuntime:
                 return await self._host.wait_for_head()
         return await self._host.replay_to_head()
 
+    def open_turn(self, message: UiMessage, scope: Scope) -> list[EventDraft]:
+        return []  # the process starts its agents itself
+
+    async def withdraw_turn(self, trace: Trace) -> None:
+        pass
+
     async def on_page_end(self) -> None:
         await self._send_next()
 

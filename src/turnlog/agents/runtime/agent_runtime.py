@@ -56,7 +56,7 @@ from turnlog.events import (
 from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.ids import new_id, now_ms
 from turnlog.state.closing import build_closing_events, build_interruption_events
-from turnlog.state.tree import Invocation, OpenCall, restrict_to_turns
+from turnlog.state.tree import Invocation, OpenCall, QueuedTurn, restrict_to_turns
 
 if TYPE_CHECKING:
     from turnlog.agents.runtime.session_runner import SessionRunner
@@ -210,6 +210,13 @@ class AgentRuntime:
             # from here on another owner must not act on this answer again
             await self._host.save_seen()
         await self._execute(effects)
+
+    def open_turn(self, message: UiMessage, scope: Scope) -> list[EventDraft]:
+        return self._turn_loop.open_turn(QueuedTurn(message, scope))
+
+    async def withdraw_turn(self, trace: Trace) -> None:
+        self._turn_loop.on_turns_stopped({trace})
+        await self._execute(self._turn_loop.start_next_turn())
 
     async def on_page_end(self) -> None:
         # a client's events open a turn, unless the message that came with them is still to be read

@@ -100,7 +100,10 @@ class Completions:
         return self._channel_vocabularies.get(invocation.scope.channel or "", self._vocabulary)
 
     async def _stream_reply(self, invocation: Invocation, reply: ReplyBuilder) -> list[Payload]:
-        """Append the model's output as it arrives. Return the last batch: it is appended with the usage."""
+        """Append the model's output as it arrives. Return the end of it, which is appended with the usage.
+
+        The end is the last batch, behind what had to wait for a write: one append less for every reply.
+        """
         ending: list[Payload] = []
         writer = DeltaWriter(
             lambda batch: asyncio.ensure_future(self._host.append(model_events(batch, invocation.scope)))
@@ -112,6 +115,8 @@ class Completions:
                         ending += batch
                     else:
                         await writer.write(batch)
+            if reply.complete:
+                ending = [*writer.take_unwritten(), *ending]
         except (ModelError, InvalidEvent, SessionClosed, Fenced, StoreError):
             raise
         except (Exception, asyncio.CancelledError) as error:  # a model is foreign code: it may raise anything

@@ -88,6 +88,10 @@ class DeltaWriter:
         if self._pending:
             self._start_write()
 
+    def take_unwritten(self) -> list[Payload]:
+        """Return the payloads that wait for the write under way; the caller has to append them."""
+        return self._pending.take()
+
     def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error

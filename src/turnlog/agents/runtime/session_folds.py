@@ -8,7 +8,8 @@ decoded. The text of a block that is open is read from the log when an event has
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from turnlog.events import BlockDelta, Catalog, Envelope, Event, Payload, UnknownPayload, decode_envelope
+from turnlog.events import BlockDelta, Catalog, Envelope, Event, Payload, UnknownPayload
+from turnlog.events.envelope import decode_stored_envelope
 from turnlog.log import Log, Row, envelope_json
 from turnlog.state.rules import Phase
 from turnlog.state.tree import Tree
@@ -77,7 +78,7 @@ class SessionFolds:
         return self.tree.last_seq
 
     def decode(self, row: Row) -> tuple[Envelope, Payload | UnknownPayload]:
-        envelope = decode_envelope(envelope_json(row))
+        envelope = decode_stored_envelope(envelope_json(row))
         return envelope, self.catalog.decode_payload(envelope)
 
     def skip_live(self, row: Row) -> None:

@@ -13,15 +13,17 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
+from msgspec import structs
+
 from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_unchanged
 from turnlog.agents.runtime.session_folds import YIELD_EVERY_EVENTS, SessionFolds
 from turnlog.agents.runtime.session_runtime import RunnerOptions, RuntimeDefinition
 from turnlog.agents.runtime.session_writer import SessionWriter
 from turnlog.agents.runtime.turn_timeout import Trace, TurnTimers
-from turnlog.errors import Fenced, SessionClosed, Unavailable
-from turnlog.events import EventDraft, Payload, ProcessEnd, ProcessStart, Scope, Vocabulary
+from turnlog.errors import Fenced, SessionClosed, StoreError, Unavailable
+from turnlog.events import Event, EventDraft, Payload, ProcessEnd, ProcessStart, Scope, UiMessage, Vocabulary
 from turnlog.ids import now_ms
-from turnlog.log import Lease, Log, Page, Row
+from turnlog.log import AppendResult, Lease, Log, Page, Row
 from turnlog.log.wakeup import Wakeup
 from turnlog.state.tree import Tree
 
@@ -117,8 +119,10 @@ class SessionRunner:
             return
         self._resumed_traces = {agent.scope.trace_id for agent in self.tree.open.values()}
         await self.runtime.close_interrupted(self.options.on_crash)
-        await self.append([EventDraft(notice, Scope(), "system") for notice in self._start_notices()])
-        await self.replay_to_head()
+        notices = self._start_notices()
+        if notices:
+            await self.append([EventDraft(notice, Scope(), "system") for notice in notices])
+            await self.replay_to_head()
         await self.writer.append_with_rules([], self.replay_to_head, "apply")
         await self.replay_to_head()
         self._follow_task = asyncio.create_task(self._follow(), context=contextvars.Context())
@@ -387,6 +391,42 @@ class SessionRunner:
     async def append_with_rules(self, items: Sequence[EventDraft]) -> int:
         """Append a batch and the events that rules emit. Return the seq of the batch's own last event."""
         return await self.writer.append_with_rules(items, self.wait_for_head)
+
+    def open_turn(self, message: Event) -> list[Event]:
+        """Return the events that start the turn of a message, for a batch that `append_opened` appends.
+
+        Return nothing if the turn has to wait until the runner has read the message.
+        """
+        # whoever holds the lock may be about to stop turns, or to start one
+        if self.lock.locked() or not isinstance(message.payload, UiMessage) or message.scope.agent_id:
+            return []
+        scope = structs.replace(message.scope, actor=None)
+        return [self.writer.build_event(item) for item in self.runtime.open_turn(message.payload, scope)]
+
+    async def append_opened(self, events: Sequence[Event], **expected: Any) -> AppendResult:
+        """Append a member's batch that ends with the events of `open_turn`."""
+        trace = events[-1].scope.trace_id
+        append = self.log.submit(self.session_id, events, fence=self.lease.fence, **expected)
+        # without the mark of a member's append: a release now would leave the turn without an owner
+        self.users += 1
+        append.add_done_callback(lambda done: self._on_opened_done(trace, done))
+        return await asyncio.shield(append)  # the caller may be cancelled, and the turn starts all the same
+
+    def _on_opened_done(self, trace: Trace, done: asyncio.Future[AppendResult]) -> None:
+        self.users -= 1
+        error = done.exception()
+        if error is None and done.result().new[-1]:
+            return
+        # the log may have the events all the same: the next runner reads what it has
+        if isinstance(error, StoreError | Fenced):
+            self._note_error(error)
+            self._abandon_tasks()
+        elif not self._is_stopping:
+            self.spawn(self._withdraw_turn(trace), trace)
+
+    async def _withdraw_turn(self, trace: Trace) -> None:
+        async with self.lock:
+            await self.runtime.withdraw_turn(trace)
 
     async def append_closings(
         self,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from turnlog.agents.runtime.executor import DescribeError, HungTools, mask_tool_error
 from turnlog.agents.runtime.turn_timeout import Trace
-from turnlog.events import Envelope, Payload, UnknownPayload, Vocabulary
+from turnlog.events import Envelope, EventDraft, Payload, Scope, UiMessage, UnknownPayload, Vocabulary
 from turnlog.log import Row
 
 if TYPE_CHECKING:
@@ -43,6 +43,17 @@ class SessionRuntime(Protocol):
 
     async def react(self, envelope: Envelope, payload: Payload | UnknownPayload, context: Any) -> None:
         """Do what follows from a durable event."""
+        ...
+
+    def open_turn(self, message: UiMessage, scope: Scope) -> list[EventDraft]:
+        """Return the events that start the turn of a message, which is appended together with them now.
+
+        Return nothing if the turn has to wait, or if this runtime starts turns when it reads the message.
+        """
+        ...
+
+    async def withdraw_turn(self, trace: Trace) -> None:
+        """Forget a turn that `open_turn` has opened: its batch was refused."""
         ...
 
     async def on_page_end(self) -> None:

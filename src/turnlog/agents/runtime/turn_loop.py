@@ -374,6 +374,16 @@ class TurnLoop:
             return [AppendEvents(self._conflict_events(queued_turn))]
         return []
 
+    def open_turn(self, turn: QueuedTurn) -> list[EventDraft]:
+        """Start a turn whose message is appended in the same batch. Return nothing if it has to wait."""
+        tree = self.tree
+        if not tree.is_all_waiting or tree.handoff_targets or tree.queued_turns or self._starting_trace:
+            return []
+        if any(invocation.scope.channel == turn.scope.channel for invocation in tree.open.values()):
+            return []
+        self._starting_trace = turn.scope.trace_id
+        return [self._opening_event(turn)]
+
     def _conflict_events(self, queued_turn: QueuedTurn) -> list[EventDraft]:
         """Build the turn of an action whose view another turn replaced or closed while the action waited.
 
@@ -393,7 +403,11 @@ class TurnLoop:
         trigger = queued_turn.trigger
         target = trigger.target if isinstance(trigger, UiMessage) else None
         agent = self._agent_team.agent_for(queued_turn.scope.channel, target)
-        agent = self._with_client_tools(agent, queued_turn.scope)
+        # the tree does not have the tools of a message that is appended together with this event
+        if isinstance(trigger, UiMessage) and trigger.tools:
+            agent = with_client_tools(agent, trigger.tools)
+        else:
+            agent = self._with_client_tools(agent, queued_turn.scope)
         scope = self._agent_scope(agent, queued_turn.scope, 0)
         return build_agent_start(
             agent,

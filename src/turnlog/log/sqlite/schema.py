@@ -101,6 +101,8 @@ SPAN_COLUMNS = "session, key, trace, first, last, agent, crc"
 INSERT_EVENT = """insert into event (session, seq, id, ts, span, type, chain, crc, meta, frame)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_SPAN = f"insert or replace into span ({SPAN_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?)"
+# Not "or replace": that would write all indexes of a span again.
+END_SPAN = "update span set last = ?, crc = ? where session = ? and key = ?"
 INSERT_DOCUMENT = "insert or replace into document values (?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_SNAPSHOT = "insert or replace into snapshot values (?, ?, ?, ?, ?, ?, ?)"
 INSERT_LEASE = "insert or replace into lease values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

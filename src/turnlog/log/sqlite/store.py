@@ -70,6 +70,7 @@ from turnlog.log.sqlite.queries import (
     session_level_payloads,
 )
 from turnlog.log.sqlite.schema import (
+    END_SPAN,
     EVENT_COLUMNS,
     INSERT_DOCUMENT,
     INSERT_EVENT,
@@ -381,19 +382,18 @@ class SqliteStore:
         return record
 
     def _put_span(self, number: int, edge: SpanEdge) -> None:
-        first = edge.seq
-        last = None
-        trace = edge.trace
-        if not edge.is_start:
-            query = "select first, trace from span where session = ? and key = ? and last is null"
-            open_span = self._writer_connection.execute(query, (number, edge.key)).fetchone()
-            if open_span is None:
-                return  # the first end counts, and ends without a start are ignored
-            first, trace = open_span
-            last = edge.seq
+        if edge.is_start:
+            values = (number, edge.key, edge.trace, edge.seq, None, int(edge.is_agent))
+            self._writer_connection.execute(INSERT_SPAN, (*values, values_checksum(*values)))
+            return
 
-        values = (number, edge.key, trace, first, last, int(edge.is_agent))
-        self._writer_connection.execute(INSERT_SPAN, (*values, values_checksum(*values)))
+        query = "select first, trace from span where session = ? and key = ? and last is null"
+        open_span = self._writer_connection.execute(query, (number, edge.key)).fetchone()
+        if open_span is None:
+            return  # the first end counts, and ends without a start are ignored
+        first, trace = open_span
+        checksum = values_checksum(number, edge.key, trace, first, edge.seq, int(edge.is_agent))
+        self._writer_connection.execute(END_SPAN, (edge.seq, checksum, number, edge.key))
 
     def put_blob(self, name: str, blob: Blob) -> None:
         values = (name, blob.media_type, blob.data, int(blob.is_private))
