@@ -24,6 +24,7 @@ EVERYTHING = Catalog(CORE, TEAM, STREAM, BROKER)
 FREE_FORM = {"args", "result", "values", "rows", "form", "details", "tree", "suggestions", "data", "extra"}
 FREE_FORM.add("parameters")  # the schema of a client's tool
 FREE_FORM.add("messages")  # what a client appends to its stream
+FREE_FORM |= {"context", "data_model"}  # what a page sends with an action on a surface of A2UI
 REMOVED = "removed or retyped: add a new type instead"
 NEW = "new: run `make docs` to record it"
 
