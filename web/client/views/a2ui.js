@@ -19,7 +19,7 @@ const MAX_NAME_CHARS = 128; // of an unknown name in a path
 const FORBIDDEN_NAMES = new Set(["__proto__", "constructor", "prototype"]);
 const INDEX = /^(?:0|[1-9][0-9]*)$/;
 const ROOT_ID = "root";
-const WEB = /^https?:\/\/[^\s\x00-\x20\x7f<>"\\]+$/i; // biome-ignore lint/suspicious/noControlCharactersInRegex: they are refused
+const WEB = /^https?:\/\/[^\s\x00-\x20\x7f<>"\\]+$/i;
 const BLOB = /^\/?api\/blobs\/[\w/-]+$/;
 const IMAGE = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]*$/;
 const MEDIA = new Map([
@@ -243,8 +243,7 @@ const LITERALS = new Map([
   [false, "False"],
   [null, "None"],
 ]);
-const pythonLiteral = (value) =>
-  LITERALS.get(value) ?? (typeof value === "string" ? pythonRepr(value) : String(value));
+const pythonLiteral = (value) => LITERALS.get(value) ?? (typeof value === "string" ? pythonRepr(value) : String(value));
 
 function hasForbiddenName(value) {
   if (Array.isArray(value)) return value.some(hasForbiddenName);
