@@ -155,6 +155,8 @@ def without(*names: str) -> Facts:
         ),
         (changed("tool.call:executor", required=True), ["tool.call:executor"]),
         (changed("tool.call:tool", schema={"enum": ["a"]}), ["tool.call:tool"]),
+        (changed("tool.call:executor", schema={"type": "string", "pattern": "^x"}), ["tool.call:executor"]),
+        (changed("ui.action:action", schema={"discriminator": {"mapping": {}}}), ["ui.action:action"]),
     ],
 )
 def test_the_snapshot_sees_what_it_forbids(now: Facts, gone: list[str]) -> None:
@@ -171,6 +173,12 @@ def test_the_snapshot_sees_what_it_forbids(now: Facts, gone: list[str]) -> None:
             changed("tool.call:executor", schema={"enum": ["backend", "remote"], "default": "backend"}),
             snapshot(),
             ["tool.call:executor"],
+        ),
+        (changed("View:kind", schema={"enum": ["a2ui.v1"]}), snapshot(), ["View:kind"]),
+        (
+            changed("ui.action:action", schema={"discriminator": {"mapping": {"form.submit": "FormSubmit"}}}),
+            snapshot(),
+            ["ui.action:action"],
         ),
     ],
 )
