@@ -37,7 +37,13 @@ MAX_DOUBLE = 1.7976931348623157e308  # a page reads a larger number as infinity
 # A page that assigns to an object by such a name changes every object.
 FORBIDDEN_NAMES = frozenset({"__proto__", "constructor", "prototype"})
 
-MESSAGE_TYPES = ("createSurface", "updateComponents", "updateDataModel", "deleteSurface")
+# The types of messages, and what the published schema calls each.
+MESSAGE_SCHEMAS = {
+    "createSurface": "CreateSurfaceMessage",
+    "updateComponents": "UpdateComponentsMessage",
+    "updateDataModel": "UpdateDataModelMessage",
+    "deleteSurface": "DeleteSurfaceMessage",
+}
 
 _WEB = re.compile(r"https?://[^\s\x00-\x20\x7f<>\"\\]+", re.IGNORECASE)
 _BLOB = re.compile(r"/?api/blobs/[\w/-]+", re.ASCII)
@@ -51,8 +57,8 @@ MEDIA: Mapping[str, tuple[re.Pattern[str], ...]] = {
 
 
 @cache
-def load_message_check() -> Check:
-    """Return the check of one message. The published schema is read with the first message."""
+def load_message_checks() -> dict[str, Check]:
+    """Return the checks of messages by type. The published schema is read with the first message."""
     documents: dict[str, Any] = {}
     for name in SCHEMA_FILES:
         text = files("turnlog.events").joinpath("a2ui_schema", name).read_text(encoding="utf-8")
@@ -60,7 +66,11 @@ def load_message_check() -> Check:
         documents[schema["$id"]] = schema
     # The schema of messages leaves the catalog open under this name.
     documents["catalog.json"] = documents[BASIC_CATALOG]
-    return compile_check(documents, f"{SPECIFICATION}/server_to_client.json")
+    checks: dict[str, Check] = {}
+    for type_name, schema_name in MESSAGE_SCHEMAS.items():
+        reference = f"{SPECIFICATION}/server_to_client.json#/$defs/{schema_name}"
+        checks[type_name] = compile_check(documents, reference)
+    return checks
 
 
 def find_a2ui_error(view_id: str, tree: Mapping[str, Any]) -> SchemaError | None:
@@ -83,14 +93,19 @@ def find_a2ui_error(view_id: str, tree: Mapping[str, Any]) -> SchemaError | None
 
 
 def find_message_error(view_id: str, message: Any, path: str) -> SchemaError | None:
-    if isinstance(message, dict) and message.get("version", A2UI_VERSION) != A2UI_VERSION:
-        problem = f"expected version {A2UI_VERSION} of A2UI, got {quote(message['version'])}"
+    if not isinstance(message, dict):
+        return "expected an object", path
+    if message.get("version") != A2UI_VERSION:
+        problem = f"expected version {A2UI_VERSION} of A2UI, got {quote(message.get('version'))}"
         return problem, f"{path}.version"
-    error = find_value_error(message, path) or load_message_check()(message, path)
+    types = [name for name in MESSAGE_SCHEMAS if name in message]
+    if len(types) != 1:
+        return f"expected one of {', '.join(MESSAGE_SCHEMAS)}", path
+
+    type_name = types[0]
+    error = find_value_error(message, path) or load_message_checks()[type_name](message, path)
     if error is not None:
         return error
-
-    type_name = message_type(message)
     body = message[type_name]
     place = f"{path}.{type_name}"
     if body["surfaceId"] != view_id:
@@ -101,7 +116,7 @@ def find_message_error(view_id: str, message: Any, path: str) -> SchemaError | N
 
 def message_type(message: Mapping[str, Any]) -> str:
     """Return the type of a message that has one."""
-    return next(name for name in MESSAGE_TYPES if name in message)
+    return next(name for name in MESSAGE_SCHEMAS if name in message)
 
 
 def find_order_error(index: int, message: Mapping[str, Any], count: int, path: str) -> SchemaError | None:

@@ -1,8 +1,8 @@
 """Checks JSON values against a published JSON schema.
 
     documents = {id: schema}       the schema's document and all that it refers to, by the names that it uses
-    check = compile_check(documents, "https://a2ui.org/specification/v0_9/server_to_client.json")
-    check(message, "$")            None, or the first error as (sentence, JSON path)
+    check = compile_check(documents, "https://example.com/person.json#/$defs/Address")
+    check(address, "$")            None, or the first error as (sentence, JSON path)
 
 Only the keywords of `KEYWORDS` are known. Another one raises `ValueError` when it is compiled: a newer schema
 is never checked in part. `unevaluatedProperties: false` counts the properties of the schema, of its
@@ -87,7 +87,7 @@ JSON_TYPES: Mapping[str, Any] = {
 
 
 def compile_check(documents: Mapping[str, Schema], root: str) -> Check:
-    """Return the check of the schema with the id `root`. Raise `ValueError` for an unknown keyword."""
+    """Return the check of the schema at the reference `root`. Raise `ValueError` for an unknown keyword."""
     return SchemaCompiler(documents).compile_reference(root, "")
 
 
