@@ -128,7 +128,7 @@ def find_order_error(index: int, message: Mapping[str, Any], count: int, path: s
 
 
 def find_value_error(value: Any, path: str) -> SchemaError | None:
-    """Return the first forbidden name, path or number in a JSON value."""
+    """Return the first forbidden name or number in a JSON value."""
     stack = [(value, path)]
     while stack:
         item, place = stack.pop()
@@ -136,8 +136,6 @@ def find_value_error(value: Any, path: str) -> SchemaError | None:
             for name, child in item.items():
                 if name in FORBIDDEN_NAMES:
                     return f"expected another name than {name}", place
-                if name == "path" and isinstance(child, str) and not is_allowed_path(child):
-                    return f"expected a path that is allowed, got {quote(child)}", f"{place}.path"
                 stack.append((child, f"{place}.{name}"))
         elif isinstance(item, list):
             stack += [(child, f"{place}[{index}]") for index, child in enumerate(item)]
@@ -146,9 +144,14 @@ def find_value_error(value: Any, path: str) -> SchemaError | None:
     return None
 
 
-def is_allowed_path(path: str) -> bool:
+def find_path_error(path: str, place: str) -> SchemaError | None:
+    """Return why a path into the data model is refused."""
     names = split_path(path)
-    return len(names) <= MAX_PATH_NAMES and FORBIDDEN_NAMES.isdisjoint(names)
+    if len(names) > MAX_PATH_NAMES:
+        return f"expected a path of at most {MAX_PATH_NAMES} names", place
+    if FORBIDDEN_NAMES.isdisjoint(names):
+        return None
+    return f"expected a path without {', '.join(sorted(FORBIDDEN_NAMES))}, got {quote(path)}", place
 
 
 def split_path(path: str) -> list[str]:
@@ -183,27 +186,37 @@ def _check_components(body: Mapping[str, Any], path: str) -> SchemaError | None:
         if component_id in FORBIDDEN_NAMES or not component_id:
             return f"expected another id than {quote(component_id)}", f"{place}.id"
         ids.add(component_id)
-        for type_name, address, address_path in iter_addresses(component, place):
-            error = find_address_error(type_name, address, address_path)
-            if error is not None:
-                return error
+        error = next(iter_component_errors(component, place), None)
+        if error is not None:
+            return error
     return None
 
 
-def iter_addresses(component: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the addresses that a component names itself: of its media, and of its calls of `openUrl`."""
+def iter_component_errors(component: Mapping[str, Any], path: str) -> Iterator[SchemaError]:
+    """Yield the wrong addresses and paths of a component: of media, of calls of `openUrl`, of bindings."""
     type_name = component["component"]
     if type_name in MEDIA and isinstance(component["url"], str):
-        yield type_name, component["url"], f"{path}.url"
+        yield from iter_present(find_address_error(type_name, component["url"], f"{path}.url"))
     stack: list[tuple[Any, str]] = [(component, path)]
     while stack:
         item, place = stack.pop()
         if isinstance(item, dict):
             if item.get("call") == "openUrl":
-                yield "", item["args"]["url"], f"{place}.args.url"
+                yield from iter_present(find_address_error("", item["args"]["url"], f"{place}.args.url"))
+            if isinstance(item.get("path"), str):
+                yield from iter_present(find_path_error(item["path"], f"{place}.path"))
             stack += [(child, f"{place}.{name}") for name, child in item.items()]
         elif isinstance(item, list):
             stack += [(child, f"{place}[{index}]") for index, child in enumerate(item)]
+
+
+def iter_present(error: SchemaError | None) -> Iterator[SchemaError]:
+    if error is not None:
+        yield error
+
+
+def _check_data(body: Mapping[str, Any], path: str) -> SchemaError | None:
+    return find_path_error(body.get("path", "/"), f"{path}.path")
 
 
 def _check_nothing(_: Mapping[str, Any], __: str) -> SchemaError | None:
@@ -213,6 +226,6 @@ def _check_nothing(_: Mapping[str, Any], __: str) -> SchemaError | None:
 BODY_CHECKS = {
     "createSurface": _check_create,
     "updateComponents": _check_components,
-    "updateDataModel": _check_nothing,
+    "updateDataModel": _check_data,
     "deleteSurface": _check_nothing,
 }

@@ -427,14 +427,21 @@ def _check_a2ui_action(view: OpenView, action: A2uiAction) -> Iterator[ActionPro
         return
 
     yield from _check_context(event.get("context", {}), action.context)
-    if find_value_error(action.context, "$") or measure(action.context) > MAX_CONTEXT_SIZE:
-        yield invalid_problem(f"expected a context with a size of at most {MAX_CONTEXT_SIZE}", "context")
+    yield from _check_bounds(action.context, MAX_CONTEXT_SIZE, "context")
     if action.data_model is None:
         return
     if not surface.sends_data_model:
         yield invalid_problem("the surface does not ask for its data model", "data_model")
-    elif find_value_error(action.data_model, "$") or measure(action.data_model) > MAX_SURFACE_SIZE:
-        yield invalid_problem(f"expected data with a size of at most {MAX_SURFACE_SIZE}", "data_model")
+    else:
+        yield from _check_bounds(action.data_model, MAX_SURFACE_SIZE, "data_model")
+
+
+def _check_bounds(value: Any, max_size: int, field_name: str) -> Iterator[ActionProblem]:
+    error = find_value_error(value, "$")
+    if error is not None:
+        yield invalid_problem(error[0], field_name)
+    elif measure(value) > max_size:
+        yield invalid_problem(f"expected a value with a size of at most {max_size}", field_name)
 
 
 def _check_context(declared: Mapping[str, Any], sent: Mapping[str, Any]) -> Iterator[ActionProblem]:

@@ -87,6 +87,12 @@ def find_error(schema: Any, value: Any) -> tuple[str, str] | None:
             {"kind": ["box"]},
             ("unknown kind ['box']: expected one of circle, box", "$.kind"),
         ),
+        (
+            {"oneOf": [{"properties": {"v": {"const": 1}, "a": {}}, "required": [name]} for name in "ab"]},
+            {"v": 1, "a": 1},
+            {"v": 1},
+            ("expected a field a, or a field b", "$"),
+        ),
         (SHAPES, {"kind": "circle"}, {}, ("expected a field kind", "$")),
         (SHAPES, {"kind": "circle"}, "box", ("expected an object", "$")),
         ({"if": {"type": "string"}, "then": {"const": "a"}}, 1, "b", ("expected 'a', got 'b'", "$")),

@@ -208,16 +208,18 @@ export function checkA2uiAction(surface, { component_id, name, context, data_mod
     return [at(`button ${pythonRepr(component_id)} sends ${pythonRepr(event.name)}`, "name")];
   }
   const problems = checkContext(event.context ?? {}, context);
-  if (hasForbiddenName(context) || measure(context) > MAX_CONTEXT_SIZE) {
-    problems.push(at(`expected a context with a size of at most ${MAX_CONTEXT_SIZE}`, "context"));
-  }
+  problems.push(...checkBounds(context, MAX_CONTEXT_SIZE, "context"));
   if (data_model === undefined || data_model === null) return problems;
   if (surface.creation.sendDataModel !== true) {
     problems.push(at("the surface does not ask for its data model", "data_model"));
-  } else if (hasForbiddenName(data_model) || measure(data_model) > MAX_SURFACE_SIZE) {
-    problems.push(at(`expected data with a size of at most ${MAX_SURFACE_SIZE}`, "data_model"));
-  }
+  } else problems.push(...checkBounds(data_model, MAX_SURFACE_SIZE, "data_model"));
   return problems;
+}
+
+function checkBounds(value, maxSize, field) {
+  const name = forbiddenName(value);
+  if (name !== null) return [at(`expected another name than ${name}`, field)];
+  return measure(value) > maxSize ? [at(`expected a value with a size of at most ${maxSize}`, field)] : [];
 }
 
 const at = (message, ...path) => ({ message, path });
@@ -245,8 +247,15 @@ const LITERALS = new Map([
 ]);
 const pythonLiteral = (value) => LITERALS.get(value) ?? (typeof value === "string" ? pythonRepr(value) : String(value));
 
-function hasForbiddenName(value) {
-  if (Array.isArray(value)) return value.some(hasForbiddenName);
-  if (!isObject(value)) return false;
-  return Object.entries(value).some(([name, child]) => FORBIDDEN_NAMES.has(name) || hasForbiddenName(child));
+/** Return the first name in a value that every object has, or null. */
+function forbiddenName(value) {
+  const stack = [value];
+  while (stack.length > 0) {
+    const item = stack.pop();
+    if (item === null || typeof item !== "object") continue;
+    const found = Array.isArray(item) ? undefined : Object.keys(item).find((name) => FORBIDDEN_NAMES.has(name));
+    if (found !== undefined) return found;
+    stack.push(...Object.values(item));
+  }
+  return null;
 }
