@@ -21,7 +21,11 @@ COMPONENTS: list[dict[str, Any]] = [
         "children": ["title", "note", "guest", "day", "table", "terms", "size", "row", "status", "menu"],
     },
     {"id": "title", "component": "Text", "text": "Book a table", "variant": "h2"},
-    {"id": "note", "component": "Text", "text": "A table is held for **two hours**. <img src=x onerror=alert(1)>"},
+    {
+        "id": "note",
+        "component": "Text",
+        "text": "A table is held for **two hours**. <img src=x onerror=alert(1)>",
+    },
     {
         "id": "guest",
         "component": "TextField",
@@ -45,7 +49,14 @@ COMPONENTS: list[dict[str, Any]] = [
         "value": {"path": "/table"},
     },
     {"id": "terms", "component": "CheckBox", "label": "Tell me about offers", "value": {"path": "/offers"}},
-    {"id": "size", "component": "Slider", "label": "People", "min": 1, "max": 8, "value": {"path": "/people"}},
+    {
+        "id": "size",
+        "component": "Slider",
+        "label": "People",
+        "min": 1,
+        "max": 8,
+        "value": {"path": "/people"},
+    },
     {"id": "row", "component": "Row", "children": ["book", "help"]},
     {
         "id": "book",

@@ -28,8 +28,10 @@ MANY = examples(25)
 SCALARS = st.sampled_from([None, True, 0, 1.5, -1, "", "x", "root", "/a", "2026-01-08", "body", "required"])
 VALUES = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=2)
-    | st.dictionaries(st.sampled_from(["path", "call", "args", "event", "name", "componentId"]), inner),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["path", "call", "args", "event", "name", "componentId"]), inner)
+    ),
     max_leaves=4,
 )
 
@@ -160,7 +162,9 @@ def test_late_reader_gets_the_surface_that_every_reader_has(updates: list[dict[s
             surface = apply_messages(surface, "s", view.tree)
         except InvalidEvent:
             continue
-        late = None if surface is None else apply_messages(None, "s", {"messages": snapshot_messages(surface)})
+        late = (
+            None if surface is None else apply_messages(None, "s", {"messages": snapshot_messages(surface)})
+        )
         assert (late is None) == (surface is None)
         if surface is not None and late is not None:
             assert (late.components, late.data) == (surface.components, surface.data)

@@ -6,6 +6,7 @@ import { test } from "node:test";
 
 import { SurfaceError, applyMessages, measure, snapshotMessages } from "../client/views/a2ui.js";
 import { OpenViews } from "../client/views/views.js";
+import { isBounded, testPattern } from "../console/a2ui/patterns.js";
 import { Conversation } from "../console/store/conversation.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
@@ -123,4 +124,38 @@ test("the server's schema is the published one", () => {
   ]) {
     assert.equal(readText(`../../src/turnlog/events/a2ui_schema/${own}`), readText(`${published}/${name}`));
   }
+});
+
+test("patterns that people write are run, and those that never end are refused", () => {
+  const email = "^[a-zA-Z0-9._%+-]+@[a-zA-Z0-9.-]+\\.[a-zA-Z]{2,}$";
+  for (const pattern of [
+    "^\\+?[0-9]{10,15}$",
+    "^[0-9]{5}$",
+    email,
+    "^(?:ab|cd)$",
+    "a(b)?",
+    "(a){3}",
+    "[(+*]{2}",
+    "\\(+",
+  ])
+    assert.ok(isBounded(pattern), pattern);
+  const endless = [
+    "(a+)+$",
+    "(a|a)*$",
+    "(a?){30}",
+    "((a*)b)*",
+    "(?:a+)*",
+    "a*a*a*a*$",
+    "a?".repeat(9),
+    "(a)\\1",
+    "(?=a)",
+  ];
+  for (const pattern of [...endless, "(?<n>a)\\k<n>", "a".repeat(201), "(a{1,9}){9}"])
+    assert.ok(!isBounded(pattern), pattern);
+  assert.deepEqual(
+    [testPattern(email, "a@example.com"), testPattern(email, "a"), testPattern("[", "a"), testPattern("(a+)+$", "a")],
+    [true, false, false, false],
+  );
+  assert.equal(testPattern("a", "a".repeat(201)), false);
+  assert.equal(isBounded(")"), true); // `RegExp` refuses it
 });

@@ -187,7 +187,7 @@ def check_shown(surface: Surface) -> None:
             raise InvalidEvent(f"expected at most {MAX_LEVELS} levels", "$.messages")
         check_address(surface, component, scope)
         line = (*ancestors, (component_id, scope))
-        children = iter_children(surface, component, scope)
+        children = iter_child_ids(surface, component, scope)
         stack += [(child_id, child_scope, line) for child_id, child_scope in children]
 
 
@@ -205,7 +205,7 @@ def check_address(surface: Surface, component: Mapping[str, Any], scope: Scope) 
             raise InvalidEvent(f"{error[0]} in {quote(path)}", error[1])
 
 
-def iter_children(
+def iter_child_ids(
     surface: Surface, component: Mapping[str, Any], scope: Scope
 ) -> Iterator[tuple[str, Scope]]:
     """Yield the ids of what a component contains, each with its scope."""

@@ -4,12 +4,12 @@
  *
  * The renderer gets the folded surface first and the messages of later events as they come, so that an update does
  * not disturb what a person has typed. Messages that do not fit are ignored, as the server does. `openUrl` opens
- * nothing: it shows a link, because an expression may call it when nobody has clicked.
+ * nothing: it shows a link, because an expression may call it when nobody has clicked. `regex` runs bounded patterns.
  */
 
 import { basicCatalog } from "@a2ui/lit/v0_9";
 import { Catalog, MessageProcessor, createFunctionImplementation } from "@a2ui/web_core/v0_9";
-import { OpenUrlApi } from "@a2ui/web_core/v0_9/basic_catalog";
+import { OpenUrlApi, RegexApi } from "@a2ui/web_core/v0_9/basic_catalog";
 
 import { html, nothing } from "lit";
 
@@ -19,6 +19,7 @@ import { allowedLink, linkHost } from "../markdown/url-policy.js";
 import { ConsoleElement } from "../ui/base-element.js";
 import { responseProblems } from "../views/errors.js";
 import { OWN_COMPONENTS } from "./components.js";
+import { testPattern } from "./patterns.js";
 import "./surface.css";
 
 export class SurfaceElement extends ConsoleElement {
@@ -96,8 +97,9 @@ export class SurfaceElement extends ConsoleElement {
     const openUrl = createFunctionImplementation(OpenUrlApi, ({ url }) => {
       this.link = allowedLink(url);
     });
-    const functions = [...basicCatalog.functions.values()].filter(({ name }) => name !== openUrl.name);
-    return new Catalog(basicCatalog.id, components, [...functions, openUrl]);
+    const regex = createFunctionImplementation(RegexApi, ({ pattern, value }) => testPattern(pattern, value));
+    // in a catalog the last function of a name counts
+    return new Catalog(basicCatalog.id, components, [...basicCatalog.functions.values(), openUrl, regex]);
   }
 
   get isBusy() {
