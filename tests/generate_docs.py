@@ -2,8 +2,8 @@
 
 `make docs` runs it. The snapshot only grows: whatever is gone or has another schema stops the run. To become
 legacy counts as growth, because a legacy type is still read. So does a new value of a field that had a list
-of values or of classes, and any text in place of a list: what was written stays readable, and a reader that is
-older keeps an event it cannot read as unknown.
+of values or of classes, and any text in place of a list: what was written stays readable, and an older reader
+keeps an event that it cannot read as unknown.
 """
 
 import json

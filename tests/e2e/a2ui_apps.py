@@ -24,7 +24,7 @@ COMPONENTS: list[dict[str, Any]] = [
     {
         "id": "note",
         "component": "Text",
-        "text": "A table is held for **two hours**. <img src=x onerror=alert(1)>",
+        "text": "A table is **yours**. <img src=x onerror=alert(1)>",
     },
     {
         "id": "guest",

@@ -17,7 +17,7 @@ IS_DEFINED = f"customElements.get('{MARK}') !== undefined"
 def events(page: Page, type_name: str) -> list[dict[str, Any]]:
     """The events of a type that a page has."""
     found: list[dict[str, Any]] = page.evaluate(
-        "type => document.querySelector('tl-console').session.log.events.filter(event => event.type === type)",
+        "type => document.querySelector('tl-console').session.log.events.filter(one => one.type === type)",
         type_name,
     )
     return found

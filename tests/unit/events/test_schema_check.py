@@ -121,7 +121,7 @@ def test_schema_that_refers_to_itself_checks_every_level() -> None:
 
 
 def test_reference_into_another_document_is_followed() -> None:
-    documents = {"a": {"$ref": "b#/$defs/Name"}, "b": {"$defs": {"Name": {"type": "string"}}}}
+    documents: dict[str, Any] = {"a": {"$ref": "b#/$defs/Name"}, "b": {"$defs": {"Name": {"type": "string"}}}}
     check = compile_check(documents, "a")
     assert check("x", "$") is None
     assert check(1, "$.name") == ("expected a text", "$.name")
