@@ -1,11 +1,13 @@
 """Writes what is generated from the catalog: `docs/events.md` and the snapshot `tests/vectors/catalog.json`.
 
 `make docs` runs it. The snapshot only grows: whatever is gone or has another schema stops the run. To become
-legacy counts as growth, because a legacy type is still read. So does a new value of a field that had a list:
-what was written stays readable, and a reader that is older keeps an event it cannot read as unknown.
+legacy counts as growth, because a legacy type is still read. So does a new value of a field that had a list
+of values or of classes, and any text in place of a list: what was written stays readable, and an older reader
+keeps an event that it cannot read as unknown.
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -255,13 +257,26 @@ def keeps(fact: Facts, now: Facts | None) -> bool:
     if now is None or now in (fact, {**fact, "legacy": True}):
         return now is not None
     before, after = fact.get("schema", {}), now.get("schema", {})
+    if fact | {"schema": None} != now | {"schema": None}:
+        return False
+    return has_more_values(before, after) or has_more_classes(before, after)
+
+
+def has_more_values(before: Facts, after: Facts) -> bool:
+    """Whether a list of values grew, or became any text."""
     values = before.get("enum")
-    return bool(values) and set(values) < set(after.get("enum", ())) and opened(fact) == opened(now)
+    if not values:
+        return False
+    if after.get("type") == "string" and "enum" not in after:
+        form = re.compile(after.get("pattern", ""))
+        return all(isinstance(value, str) and form.search(value) for value in values)
+    return set(values) < set(after.get("enum", ())) and before | {"enum": []} == after | {"enum": []}
 
 
-def opened(fact: Facts) -> Facts:
-    """A field with a list of values, without the values."""
-    return {**fact, "schema": {**fact["schema"], "enum": []}}
+def has_more_classes(before: Facts, after: Facts) -> bool:
+    """Whether a union of classes with a tag grew."""
+    tags = before.get("discriminator", {}).get("mapping", {})
+    return bool(tags) and tags.items() < after.get("discriminator", {}).get("mapping", {}).items()
 
 
 def gained(before: Facts, now: Facts) -> list[str]:

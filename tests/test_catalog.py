@@ -25,6 +25,7 @@ EVERYTHING = Catalog(CORE, TEAM, STREAM, SERVER, BROKER)
 FREE_FORM = {"args", "result", "values", "rows", "form", "details", "tree", "suggestions", "data", "extra"}
 FREE_FORM.add("parameters")  # the schema of a client's tool
 FREE_FORM.add("messages")  # what a client appends to its stream
+FREE_FORM |= {"context", "data_model"}  # what a page sends with an action on a surface of A2UI
 REMOVED = "removed or retyped: add a new type instead"
 NEW = "new: run `make docs` to record it"
 
@@ -155,6 +156,8 @@ def without(*names: str) -> Facts:
         ),
         (changed("tool.call:executor", required=True), ["tool.call:executor"]),
         (changed("tool.call:tool", schema={"enum": ["a"]}), ["tool.call:tool"]),
+        (changed("tool.call:executor", schema={"type": "string", "pattern": "^x"}), ["tool.call:executor"]),
+        (changed("ui.action:action", schema={"discriminator": {"mapping": {}}}), ["ui.action:action"]),
     ],
 )
 def test_the_snapshot_sees_what_it_forbids(now: Facts, gone: list[str]) -> None:
@@ -171,6 +174,12 @@ def test_the_snapshot_sees_what_it_forbids(now: Facts, gone: list[str]) -> None:
             changed("tool.call:executor", schema={"enum": ["backend", "remote"], "default": "backend"}),
             snapshot(),
             ["tool.call:executor"],
+        ),
+        (changed("View:kind", schema={"enum": ["a2ui.v1"]}), snapshot(), ["View:kind"]),
+        (
+            changed("ui.action:action", schema={"discriminator": {"mapping": {"form.submit": "FormSubmit"}}}),
+            snapshot(),
+            ["ui.action:action"],
         ),
     ],
 )

@@ -190,7 +190,7 @@ export interface ClientTool {
 
 /** A person acted on a view, or gave the input that a call waits for. */
 export interface UiAction {
-  action: FormSubmit | TableSave | TableAddRow | TableDeleteRow | ButtonClick | InputSubmit;
+  action: FormSubmit | TableSave | TableAddRow | TableDeleteRow | ButtonClick | A2uiAction | InputSubmit;
   view_id?: string;
   /** The pending call this answers. */
   call_id?: string;
@@ -226,6 +226,16 @@ export interface TableDeleteRow {
 export interface ButtonClick {
   kind: "button.click";
   button_id: string;
+}
+
+/** A button of an A2UI surface was clicked: the `action` message of the standard, in the log's words. */
+export interface A2uiAction {
+  kind: "a2ui.action";
+  name: string;
+  component_id: string;
+  context: { [key: string]: Json };
+  /** The data model, if the surface asked for it. */
+  data_model?: Json;
 }
 
 export interface InputSubmit {
@@ -460,9 +470,9 @@ export interface AssistantView {
   view: View;
 }
 
-/** A tree of nodes. A later view with the same `view_id` replaces it, an empty one removes it. */
+/** What a reader shows, by `kind`: `a2ui.v1` is a tree of nodes, `a2ui.v0.9` has messages of A2UI. A later view with the same `view_id` replaces it, an empty tree removes it. Messages of A2UI without `createSurface` update it. The tree of any other kind is shown as JSON. */
 export interface View {
-  kind: "a2ui.v1";
+  kind: string;
   view_id: string;
   tree: { [key: string]: Json };
   title?: string;

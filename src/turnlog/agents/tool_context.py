@@ -12,11 +12,15 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from turnlog.agents.runtime.idempotency import find_idempotency_key
-from turnlog.errors import CallerError
-from turnlog.events import CATALOG, Catalog, Payload, ToolCall, ToolProgress, View
+from turnlog.errors import CallerError, InvalidEvent
+from turnlog.events import CATALOG, AssistantView, Catalog, Payload, ToolCall, ToolProgress, View
+from turnlog.events.strict_json import split_json_path
+
+if TYPE_CHECKING:
+    from turnlog.state.view_actions import OpenViews
 
 MAX_PENDING_TEXTS = 256  # a write takes milliseconds, and no person reads faster
 MAX_TEXT_CHARS = 16 * 1024  # of one text: a line of output, not a file
@@ -49,6 +53,16 @@ class ToolError(Exception):
         self.details = details
 
 
+class InvalidView(InvalidEvent, ToolError):
+    """A tool showed a wrong view. Unless the tool catches it, the model reads what is wrong and where."""
+
+    def __init__(self, error: InvalidEvent) -> None:
+        path = split_json_path(error.path.removeprefix("$.payload"))
+        ToolError.__init__(self, "VALIDATION_ERROR", str(error), {"path": path})
+        self.problem = error.problem
+        self.path = error.path
+
+
 class ToolContext:
     """One call as its tool sees it.
 
@@ -70,6 +84,8 @@ class ToolContext:
         state: Any = None,
         catalog: Catalog = CATALOG,
         fence: int = 0,
+        views: "OpenViews | None" = None,
+        channel: str | None = None,
     ) -> None:
         self.call_id = call.call_id
         self.tool = call.tool
@@ -81,6 +97,8 @@ class ToolContext:
         self.state = state
         self.fence = fence
         self._catalog = catalog
+        self._open_views = views  # as the call began, with what it has shown since; None if it has no session
+        self._channel = channel
         self._emit = emit
         self._pending_texts: deque[str] = deque(maxlen=MAX_PENDING_TEXTS)
         self._views: list[Payload] = []
@@ -102,10 +120,21 @@ class ToolContext:
         self._enqueue(lambda: self._pending_texts.append(valid_text))
 
     def show_view(self, view: View) -> None:
-        """Show a view in place of an earlier one with its `view_id`. Raise `InvalidEvent` for a wrong one."""
-        event = self._catalog.build_event("assistant.view", {"view": view}, id="evt_view", origin="tool")
+        """Show a view in place of an earlier one with its `view_id`, or update a surface of A2UI.
+
+        Raise `InvalidView` for a wrong one.
+        """
+        try:
+            event = self._catalog.build_event("assistant.view", {"view": view}, id="evt_view", origin="tool")
+        except InvalidEvent as error:
+            raise InvalidView(error) from None
         payload = event.payload
-        assert isinstance(payload, Payload)
+        assert isinstance(payload, AssistantView)
+        if self._open_views is not None:
+            wrong_update = self._open_views.find_update_error(payload.view, self._channel)
+            if wrong_update is not None:
+                raise InvalidView(wrong_update)
+            self._open_views.show(payload.view, event.id, self._channel)
         self._enqueue(lambda: self._add_view(payload))
 
     def _add_view(self, view_event: Payload) -> None:

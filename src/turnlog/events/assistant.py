@@ -1,9 +1,11 @@
 """Complete output of the assistant: texts, thinking, other blocks, views and files."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta, ValidationError, to_builtins
 
+from turnlog.errors import quote
 from turnlog.events.payload import Count, Name, OpaqueId, Origins, Payload, Record
 
 if TYPE_CHECKING:
@@ -86,10 +88,18 @@ class AssistantBlock(Payload, frozen=True, kw_only=True):
     message_id: OpaqueId | None = None
 
 
-class View(Record, frozen=True, kw_only=True):
-    """A tree of nodes. A later view with the same `view_id` replaces it, an empty one removes it."""
+NODES_KIND = "a2ui.v1"
+RESERVED_KINDS = "a2ui."  # an unknown one is a version that no reader here can show
 
-    kind: Literal["a2ui.v1"]
+
+class View(Record, frozen=True, kw_only=True):
+    """What a reader shows, by `kind`: `a2ui.v1` is a tree of nodes, `a2ui.v0.9` has messages of A2UI.
+
+    A later view with the same `view_id` replaces it, an empty tree removes it. Messages of A2UI without
+    `createSurface` update it. The tree of any other kind is shown as JSON.
+    """
+
+    kind: Name
     view_id: OpaqueId
     tree: dict[str, Any]
     title: str | None = None
@@ -97,7 +107,12 @@ class View(Record, frozen=True, kw_only=True):
     @classmethod
     def of(cls, view_id: str, tree: "Root", title: str | None = None) -> "View":
         """Build a view of these nodes (`turnlog.events.view_nodes`)."""
-        return cls(kind="a2ui.v1", view_id=view_id, tree=to_builtins(tree), title=title)
+        return cls(kind=NODES_KIND, view_id=view_id, tree=to_builtins(tree), title=title)
+
+    @classmethod
+    def a2ui(cls, view_id: str, messages: Sequence[Mapping[str, Any]], title: str | None = None) -> "View":
+        """Build a view of messages of A2UI v0.9, whose `surfaceId` is the `view_id`."""
+        return cls(kind="a2ui.v0.9", view_id=view_id, tree={"messages": list(messages)}, title=title)
 
 
 class AssistantView(Payload, frozen=True, kw_only=True):
@@ -110,12 +125,34 @@ class AssistantView(Payload, frozen=True, kw_only=True):
     view: View
 
     def __post_init__(self) -> None:
-        from turnlog.events.view_nodes import find_view_error  # keeps `import turnlog` fast
-
-        error = find_view_error(self.view.tree)
+        if not self.view.kind.startswith(RESERVED_KINDS):
+            return
+        find_error = VIEW_CHECKS.get(self.view.kind)
+        if find_error is None:
+            known = ", ".join(VIEW_CHECKS)
+            raise ValidationError(f"expected one of {known}, got {quote(self.view.kind)} - at `$.view.kind`")
+        error = find_error(self.view)
         if error is not None:
             sentence, path = error
             raise ValidationError(f"{sentence} - at `$.view.tree{path[1:]}`")
+
+
+def _check_nodes(view: View) -> tuple[str, str] | None:
+    from turnlog.events.view_nodes import find_view_error  # keeps `import turnlog` fast
+
+    return find_view_error(view.tree)
+
+
+def _check_a2ui(view: View) -> tuple[str, str] | None:
+    from turnlog.events.a2ui import find_a2ui_error  # keeps `import turnlog` fast
+
+    return find_a2ui_error(view.view_id, view.tree)
+
+
+VIEW_CHECKS: Mapping[str, Callable[[View], tuple[str, str] | None]] = {
+    NODES_KIND: _check_nodes,
+    "a2ui.v0.9": _check_a2ui,
+}
 
 
 class File(Record, frozen=True, kw_only=True):

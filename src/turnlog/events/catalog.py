@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from turnlog.errors import CallerError, InvalidEvent, UnknownType, quote
-from turnlog.events.assistant import AssistantView
+from turnlog.events.assistant import NODES_KIND, AssistantView
 from turnlog.events.envelope import Entry, Envelope, Event, Scope, UnknownPayload
 from turnlog.events.names import check_names
 from turnlog.events.payload import ANY_ORIGIN, EVENT_ID_PATTERN, Origin, Origins, Payload
@@ -210,7 +210,7 @@ class Catalog:
         if not event_type.allows_origin(payload, origin):
             raise InvalidEvent(f"{event_type.name} may not come from {origin}", "$.origin")
 
-        if isinstance(payload, AssistantView):
+        if isinstance(payload, AssistantView) and payload.view.kind == NODES_KIND:
             self._check_button_events(payload, origin)
         channel = get_payload_channel(payload)
         if channel:

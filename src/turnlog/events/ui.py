@@ -100,11 +100,20 @@ class ButtonClick(Record, frozen=True, kw_only=True, tag_field="kind", tag="butt
     button_id: OpaqueId
 
 
+class A2uiAction(Record, frozen=True, kw_only=True, tag_field="kind", tag="a2ui.action"):
+    """A button of an A2UI surface was clicked: the `action` message of the standard, in the log's words."""
+
+    name: str
+    component_id: str
+    context: dict[str, Any]
+    data_model: Annotated[Any, Meta(description="The data model, if the surface asked for it.")] = None
+
+
 class InputSubmit(Record, frozen=True, kw_only=True, tag_field="kind", tag="input.submit"):
     values: dict[str, Any]
 
 
-Action = FormSubmit | TableSave | TableAddRow | TableDeleteRow | ButtonClick | InputSubmit
+Action = FormSubmit | TableSave | TableAddRow | TableDeleteRow | ButtonClick | A2uiAction | InputSubmit
 
 
 class UiAction(Payload, frozen=True, kw_only=True):

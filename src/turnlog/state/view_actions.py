@@ -1,8 +1,9 @@
 """The open views of a session, and whether an action on one is valid (protocol 3.4 and 3.5).
 
 `OpenViews` is a fold over the log. `assistant.view` opens a view or replaces the one with its id in its
-channel; an empty one closes it. A `ui.action` in the log has been accepted. `validate_action` checks an
-action that is not in the log yet against the view as it was sent, and returns all problems:
+channel; an empty one closes it. Messages of A2UI may also update theirs. A `ui.action` in the log has been
+accepted. `validate_action` checks an action that is not in the log yet against the view as it was sent, and
+returns all problems:
 
     conflict   the action is too late or in the wrong channel: the view is not open there, it was shown again,
                or its form was sent already. Sending it again does not help.
@@ -20,9 +21,12 @@ from decimal import Context, Decimal
 from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from turnlog.errors import quote
-from turnlog.events import AssistantView, Envelope, ErrorInfo, Payload, UiAction, UnknownPayload
+from turnlog.errors import InvalidEvent, quote
+from turnlog.events import AssistantView, Envelope, ErrorInfo, Payload, UiAction, UnknownPayload, View
+from turnlog.events.a2ui import A2UI_KIND, find_value_error
+from turnlog.events.assistant import NODES_KIND
 from turnlog.events.ui import (
+    A2uiAction,
     ButtonClick,
     FormSubmit,
     InputSubmit,
@@ -45,12 +49,15 @@ from turnlog.events.view_nodes import (
     iter_parts,
     parse_view_tree,
 )
+from turnlog.state.a2ui_surfaces import MAX_SURFACE_SIZE, Surface, apply_messages, measure
 from turnlog.state.channels import ChannelFilter, may_see_all
 
 MAX_OPEN_PARTS = 10_000  # parts of open views; five of the largest, hundreds of ordinary ones
 MAX_PROBLEMS = 100  # in one response; a person corrects a few at a time
 MAX_LISTED_OPTIONS = 8  # options that a message names
 MAX_DECIMAL_DIGITS = 700  # between the largest double and the smallest step there are 650
+MAX_CONTEXT_SIZE = 20_000  # of an A2UI action (`measure`): it is a line of the model's prompt
+SURFACE_SIZE_PER_PART = 100  # counts the data of a surface as parts
 MAX_PATH_NAME_CHARS = 128  # of an unknown field's name, in a path
 
 DATE_EXAMPLES = {"date": "2026-01-08", "datetime": "2026-01-08 or 2026-01-08T12:30"}
@@ -73,7 +80,10 @@ class ActionProblem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpenView:
-    """An open view: its parts that take actions, by id, and those that have been used."""
+    """An open view: its parts that take actions, by id, and those that have been used.
+
+    A view of A2UI has a `surface` instead of parts. Its `event_id` is that of its `createSurface`.
+    """
 
     event_id: str
     channel: str | None
@@ -82,6 +92,7 @@ class OpenView:
     parts_by_id: Mapping[str, ActionablePart]
     row_ids: Mapping[str, frozenset[str]]  # by table: the rows it has now
     used_part_ids: frozenset[str] = frozenset()
+    surface: Surface | None = None
 
 
 @dataclass(slots=True)
@@ -93,7 +104,7 @@ class OpenViews:
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         if isinstance(payload, AssistantView):
-            self._open_view(envelope, payload)
+            self.show(payload.view, envelope.id, envelope.channel)
         elif isinstance(payload, UiAction):
             self.record_action(payload, channel=envelope.channel)
 
@@ -138,17 +149,58 @@ class OpenViews:
     def channels_with_questions(self) -> set[str | None]:
         channels: set[str | None] = set()
         for view in self.open.values():
-            if not view.used_part_ids and any(map(is_taken_once, view.parts_by_id.values())):
+            asks = any(map(is_taken_once, view.parts_by_id.values())) or has_event_button(view.surface)
+            if asks and not view.used_part_ids:
                 channels.add(view.channel)
         return channels
 
     def copy(self) -> "OpenViews":
         return OpenViews(dict(self.open), self.part_count)
 
-    def _open_view(self, envelope: Envelope, payload: AssistantView) -> None:
-        key = envelope.channel, payload.view.view_id
+    def find_update_error(self, view: View, channel: str | None) -> InvalidEvent | None:
+        """Return why messages of A2UI do not fit the surface that is open; None for views of other kinds."""
+        if view.kind != A2UI_KIND:
+            return None
+        try:
+            apply_messages(self._find_surface((channel, view.view_id)), view.view_id, view.tree)
+        except InvalidEvent as error:
+            return InvalidEvent(error.problem, f"$.payload.view.tree{error.path[1:]}")
+        return None
+
+    def show(self, view: View, event_id: str, channel: str | None) -> None:
+        """Open, replace, update or close a view in a channel, as its event says."""
+        key = channel, view.view_id
+        open_kind = VIEW_OPENERS.get(view.kind)
+        if open_kind is not None:
+            open_kind(self, key, event_id, view)
+        else:
+            self._close_view(key)  # a view of another kind takes no actions
+
+    def _find_surface(self, key: tuple[str | None, str]) -> Surface | None:
+        view = self.open.get(key)
+        return view.surface if view is not None else None
+
+    def _open_surface(self, key: tuple[str | None, str], event_id: str, view: View) -> None:
+        before = self.open.get(key)
+        try:
+            surface = apply_messages(self._find_surface(key), view.view_id, view.tree)
+        except InvalidEvent:
+            return  # no reader can show it
         self._close_view(key)
-        root = parse_view_tree(payload.view.tree)
+        if surface is None:
+            return
+
+        part_count = len(surface.components) + surface.size // SURFACE_SIZE_PER_PART
+        is_update = "createSurface" not in view.tree["messages"][0]
+        if is_update and before is not None:
+            opened = replace(before, part_count=part_count, surface=surface)
+        else:
+            opened = OpenView(event_id, key[0], view.view_id, part_count, {}, {}, surface=surface)
+        self._add_view(key, opened)
+
+    def _open_nodes(self, key: tuple[str | None, str], event_id: str, view: View) -> None:
+        self._close_view(key)
+        root = parse_view_tree(view.tree)
         if root is None:
             return
 
@@ -161,15 +213,19 @@ class OpenViews:
             if isinstance(part, TableEditor):
                 row_ids[part.id] = frozenset(row.row_id for row in part.rows)
 
-        self.open[key] = OpenView(
-            event_id=envelope.id,
-            channel=envelope.channel,
-            view_id=payload.view.view_id,
+        opened = OpenView(
+            event_id=event_id,
+            channel=key[0],
+            view_id=view.view_id,
             part_count=len(parts),
             parts_by_id=parts_by_id,
             row_ids=row_ids,
         )
-        self.part_count += len(parts)
+        self._add_view(key, opened)
+
+    def _add_view(self, key: tuple[str | None, str], view: OpenView) -> None:
+        self.open[key] = view
+        self.part_count += view.part_count
         while self.part_count > MAX_OPEN_PARTS:
             self._close_view(next(iter(self.open)))
 
@@ -177,6 +233,22 @@ class OpenViews:
         view = self.open.pop(key, None)
         if view is not None:
             self.part_count -= view.part_count
+
+
+VIEW_OPENERS: Mapping[str, Callable[[OpenViews, tuple[str | None, str], str, View], None]] = {
+    NODES_KIND: OpenViews._open_nodes,
+    A2UI_KIND: OpenViews._open_surface,
+}
+
+
+def has_event_button(surface: Surface | None) -> bool:
+    return surface is not None and any(map(find_event, surface.components.values()))
+
+
+def find_event(component: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the event that a click on this component of A2UI sends to the server, or None."""
+    event: Mapping[str, Any] | None = component.get("action", {}).get("event")
+    return event
 
 
 def is_taken_once(part: object) -> bool:
@@ -342,12 +414,65 @@ def _check_values(
             yield invalid_problem(f"{quote(name)} is not a field", *path, name[:MAX_PATH_NAME_CHARS])
 
 
+def _check_a2ui_action(view: OpenView, action: A2uiAction) -> Iterator[ActionProblem]:
+    surface = view.surface
+    component = surface.components.get(action.component_id) if surface is not None else None
+    event = find_event(component) if component is not None else None
+    if surface is None or event is None:
+        yield invalid_problem(f"the view has no button {quote(action.component_id)}", "component_id")
+        return
+    if action.name != event["name"]:
+        problem = f"button {quote(action.component_id)} sends {quote(event['name'])}"
+        yield invalid_problem(problem, "name")
+        return
+
+    yield from _check_context(event.get("context", {}), action.context)
+    yield from _check_bounds(action.context, MAX_CONTEXT_SIZE, "context")
+    if action.data_model is None:
+        return
+    if not surface.sends_data_model:
+        yield invalid_problem("the surface does not ask for its data model", "data_model")
+    else:
+        yield from _check_bounds(action.data_model, MAX_SURFACE_SIZE, "data_model")
+
+
+def _check_bounds(value: Any, max_size: int, field_name: str) -> Iterator[ActionProblem]:
+    error = find_value_error(value, "$")
+    if error is not None:
+        yield invalid_problem(error[0], field_name)
+    elif measure(value) > max_size:
+        yield invalid_problem(f"expected a value with a size of at most {max_size}", field_name)
+
+
+def _check_context(declared: Mapping[str, Any], sent: Mapping[str, Any]) -> Iterator[ActionProblem]:
+    """A constant of the button must come back as it was sent. What the page computes may be any value."""
+    for name, value in declared.items():
+        short_name = name[:MAX_PATH_NAME_CHARS]
+        if is_constant(value) and (name not in sent or not is_same_json(sent[name], value)):
+            yield invalid_problem(f"{quote(name)} must be {quote(value)}", "context", short_name)
+    for name in sent:
+        if name not in declared:
+            problem = f"{quote(name)} is not in the context of the button"
+            yield invalid_problem(problem, "context", name[:MAX_PATH_NAME_CHARS])
+
+
+def is_constant(value: Any) -> bool:
+    """Return whether a declared value has no binding and no call. A list may hold them."""
+    return not isinstance(value, dict | list)
+
+
+def is_same_json(value: Any, other: Any) -> bool:
+    # In Python 1 == True
+    return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
+
+
 ACTION_CHECKS: Mapping[type, Callable[[OpenView, Any], Iterator[ActionProblem]]] = {
     FormSubmit: _check_submit,
     TableSave: _check_save,
     TableAddRow: _check_add_row,
     TableDeleteRow: _check_delete_row,
     ButtonClick: _check_click,
+    A2uiAction: _check_a2ui_action,
     InputSubmit: _check_input,
 }
 
@@ -387,9 +512,17 @@ def _remove_rows(view: OpenView, table_id: str, row_ids: Sequence[str]) -> OpenV
     return replace(view, row_ids={**view.row_ids, table_id: known - frozenset(row_ids)})
 
 
+def _apply_a2ui_action(view: OpenView, action: A2uiAction) -> OpenView:
+    # The standard lets a button be clicked again; the view is no longer a question.
+    if view.surface is None:
+        return view
+    return replace(view, used_part_ids=view.used_part_ids | {action.component_id})
+
+
 ACTION_EFFECTS: Mapping[type, Callable[[OpenView, Any], OpenView]] = {
     FormSubmit: _apply_submit,
     ButtonClick: _apply_click,
+    A2uiAction: _apply_a2ui_action,
     TableSave: _apply_save,
     TableDeleteRow: _apply_delete_row,
 }

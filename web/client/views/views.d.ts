@@ -16,10 +16,20 @@ export interface OpenView {
   readonly channel: string | null;
   readonly view_id: string;
   readonly tree: Json;
+  /** The surface of a view of A2UI; null for nodes. */
+  readonly surface: Surface | null;
   /** By table: the ids of its rows. */
   readonly rows: ReadonlyMap<string, ReadonlySet<string>>;
   /** The ids of used forms and buttons, and of saved tables. */
   readonly used: ReadonlySet<string>;
+}
+
+/** The state of a surface of A2UI v0.9. `data` is undefined if its data model was removed. */
+export interface Surface {
+  readonly surfaceId: string;
+  readonly creation: { readonly [key: string]: Json };
+  readonly components: ReadonlyMap<string, { readonly [key: string]: Json }>;
+  readonly data: Json | undefined;
 }
 
 /** Folds events to the open views of a session, the newest last. */
@@ -32,6 +42,9 @@ export declare class OpenViews {
   /** Return the problems the server would find in an action; empty if it is valid. */
   validateAction(action: UiAction, channel?: string | null): Problem[];
 }
+
+/** The kind of a view that is a tree of nodes. */
+export declare const NODES_KIND: string;
 
 /** Return the key of a view in `OpenViews.open`. */
 export declare function viewKey(channel: string | null | undefined, viewId: string): string;

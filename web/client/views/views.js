@@ -8,12 +8,15 @@
  */
 
 import { pythonRepr } from "../shared/python-text.js";
+import { A2UI_KIND, SurfaceError, applyMessages, checkA2uiAction, surfaceSize } from "./a2ui.js";
 import { validateField } from "./fields.js";
 import { MAX_PARTS, isEmptyView, validateView, walkView } from "./schema.js";
 
 const MAX_OPEN_PARTS = 10_000; // in all open views
 const MAX_PROBLEMS = 100; // per answer
 const MAX_KEY_CHARS = 128; // of an unknown name in a path
+const SURFACE_SIZE_PER_PART = 100; // counts the data of a surface as parts
+export const NODES_KIND = "a2ui.v1";
 const ACTIVE_TYPES = new Set(["form", "table_editor", "button"]);
 
 export class OpenViews {
@@ -43,8 +46,26 @@ export class OpenViews {
   }
 
   #show({ id, channel = null, payload: { view } }) {
-    if (validateView(view.tree) !== null) return; // stored in the log, but never drawn
     const key = viewKey(channel, view.view_id);
+    if (view.kind === A2UI_KIND) this.#showSurface(key, id, channel, view);
+    else if (view.kind === NODES_KIND) this.#showNodes(key, id, channel, view);
+    else this.#close(key); // a view of another kind takes no actions
+  }
+
+  #showSurface(key, id, channel, { view_id, tree }) {
+    const before = this.open.get(key);
+    const surface = applyIfFitting(before?.surface ?? null, view_id, tree);
+    if (surface === undefined) return; // stored in the log, but never drawn
+    this.#close(key);
+    if (surface === null) return;
+    const size = surface.components.size + Math.floor(surfaceSize(surface) / SURFACE_SIZE_PER_PART);
+    const isUpdate = tree.messages[0].createSurface === undefined;
+    const opened = { event_id: id, channel, view_id, tree, active: new Map(), rows: new Map(), used: new Set() };
+    this.#add(key, { ...(isUpdate ? before : opened), surface, size });
+  }
+
+  #showNodes(key, id, channel, view) {
+    if (validateView(view.tree) !== null) return; // stored in the log, but never drawn
     this.#close(key);
     if (isEmptyView(view.tree)) return;
     const found = [...walkView(view.tree)].map(({ part }) => part);
@@ -52,15 +73,29 @@ export class OpenViews {
     const tables = [...active.values()].filter(({ type }) => type === "table_editor");
     const rows = new Map(tables.map((table) => [table.id, new Set((table.rows ?? []).map((row) => row.row_id))]));
     const { view_id, tree } = view;
-    const shown = { event_id: id, channel, view_id, tree, size: found.length, active, rows, used: new Set() };
-    this.open.set(key, shown);
-    this.#size += shown.size;
+    const used = new Set();
+    this.#add(key, { event_id: id, channel, view_id, tree, surface: null, size: found.length, active, rows, used });
+  }
+
+  #add(key, view) {
+    this.open.set(key, view);
+    this.#size += view.size;
     while (this.#size > MAX_OPEN_PARTS) this.#close(this.open.keys().next().value);
   }
 
   #close(key) {
     this.#size -= this.open.get(key)?.size ?? 0;
     this.open.delete(key);
+  }
+}
+
+/** Return the surface after the messages of a view, null if it is closed; undefined if they do not fit. */
+function applyIfFitting(surface, viewId, tree) {
+  try {
+    return applyMessages(surface, viewId, tree);
+  } catch (error) {
+    if (!(error instanceof SurfaceError)) throw error;
+    return undefined;
   }
 }
 
@@ -189,6 +224,8 @@ const ACTION_CHECKS = {
   "table.add_row": checkAddRow,
   "table.delete_row": checkDeleteRow,
   "table.save": checkSave,
+  "a2ui.action": ({ surface }, action) =>
+    checkA2uiAction(surface, action).map(({ message, path }) => invalid(message, ...path)),
   "input.submit": () => [invalid("input.submit answers a call, not a view", "kind")],
 };
 
@@ -201,6 +238,7 @@ const markUsed = (view, id) => {
 const ACTION_EFFECTS = {
   "form.submit": (view, { form_id }) => markUsed(view, form_id),
   "button.click": (view, { button_id }) => markUsed(view, button_id),
+  "a2ui.action": (view, { component_id }) => view.surface && view.used.add(component_id),
   "table.delete_row": (view, { table_id, row_id }) => view.rows.get(table_id)?.delete(row_id),
   "table.save": (view, action) => {
     const known = view.rows.get(action.table_id);

@@ -330,11 +330,15 @@ export class Conversation {
   view(event, { view }) {
     const key = pairKey(event.channel, view.view_id);
     const before = this.#views.get(key);
-    const gone = Object.keys(view.tree).length === 0;
+    if (isSurfaceUpdate(view)) {
+      if (before?.view.kind === view.kind) Object.assign(before, { updates: [...before.updates, view.tree] }).touch();
+      return;
+    }
+    const gone = isClosing(view);
     if (before) Object.assign(before, { over: gone ? "closed" : "replaced" }).touch();
     this.#views.delete(key);
     if (gone) return;
-    const entry = Object.assign(this.#addEntry(event, "view"), { view, over: null, actions: [] });
+    const entry = Object.assign(this.#addEntry(event, "view"), { view, updates: [], over: null, actions: [] });
     this.#views.set(key, entry);
     this.#entries.set(event.id, entry);
   }
@@ -355,6 +359,16 @@ const ABORT_REASONS = new Map([
   ["interrupted", "restart"],
   ["timeout", "timeout"],
 ]);
+
+const SURFACE_KIND = "a2ui.v0.9";
+
+/** Whether a view has messages of A2UI that change an open surface. */
+const isSurfaceUpdate = (view) =>
+  view.kind === SURFACE_KIND && !isClosing(view) && view.tree.messages?.[0]?.createSurface === undefined;
+
+/** Whether an event closes its view: its tree is empty, or the last message of A2UI deletes the surface. */
+const isClosing = ({ kind, tree }) =>
+  Object.keys(tree).length === 0 || (kind === SURFACE_KIND && tree.messages?.at?.(-1)?.deleteSurface !== undefined);
 
 const pairKey = (one, other) => `${one ?? ""} ${other ?? ""}`;
 

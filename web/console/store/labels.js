@@ -113,6 +113,7 @@ const ACTION_PHRASES = {
   "table.add_row": ({ table_id }, named) => `added a row to ${named("table_editor", table_id) ?? "the table"}`,
   "table.delete_row": ({ table_id }, named) => `deleted a row of ${named("table_editor", table_id) ?? "the table"}`,
   "button.click": ({ button_id }, named) => `chose ${named("button", button_id) ?? humanizeName(button_id)}`,
+  "a2ui.action": ({ name }) => `chose ${humanizeName(name)}`,
   "input.submit": () => "answered",
 };
 

@@ -1,20 +1,23 @@
 /**
  * `<tl-view>`: a view of an agent: texts, forms, tables, buttons (docs/protocol.md, section 3.3).
  *
- * Only nodes of the protocol are drawn, all words as text; an invalid tree is refused as a whole. A replaced or closed
- * view shows its actions, with the original folded below. The element updates when its view changes, not with every
+ * Only nodes of the protocol are drawn, all words as text; an invalid tree is refused as a whole. A surface of A2UI is
+ * drawn by `tl-surface`, which is loaded with the first one; a view of another kind is shown as JSON. A replaced or
+ * closed view shows its actions, with the original folded below. The element updates when its view changes, not with every
  * event, so that it does not disturb typing.
  */
 
 import { html, nothing } from "lit";
 import { keyed } from "lit/directives/keyed.js";
 
+import { A2UI_KIND } from "../../client/views/a2ui.js";
 import { validateView, walkView } from "../../client/views/schema.js";
-import { OpenViews, viewKey } from "../../client/views/views.js";
+import { NODES_KIND, OpenViews, viewKey } from "../../client/views/views.js";
 import { removeDrafts } from "../app/storage.js";
 import { actionLabel, submittedValues } from "../store/labels.js";
 import { SessionElement } from "../ui/base-element.js";
 import { drawFacts } from "../ui/fact-list.js";
+import "../ui/json-preview.js";
 import { formatShortTime, utcTooltip } from "../ui/time-format.js";
 import "./button.js";
 import { drawClosedView } from "./closed-view.js";
@@ -44,7 +47,8 @@ export class ViewElement extends SessionElement {
   get over() {
     const { log } = this.session;
     const { over, seq, event_id, channel, view } = this.entry;
-    if (over || this.#error || log.last < seq) return over;
+    // a view of an unknown kind is in no fold: it is open until another one replaces it
+    if (over || this.#error || log.last < seq || !KNOWN_KINDS.has(view.kind)) return over;
     return log.fold(OpenViews).open.get(viewKey(channel, view.view_id))?.event_id === event_id ? null : "closed";
   }
 
@@ -59,10 +63,12 @@ export class ViewElement extends SessionElement {
 
   /** Compute what never changes about a view. */
   #analyze() {
-    const { tree, title } = this.entry.view;
-    this.#error = validateView(tree);
-    this.#levels = this.#error ? new Map() : headingLevels(tree, CHAT_LEVEL, title);
-    this.#name = title || (this.#error ? null : firstTitle(tree)) || "View";
+    const { kind, tree, title } = this.entry.view;
+    const isTree = kind === NODES_KIND;
+    this.#error = isTree ? validateView(tree) : null;
+    const isDrawn = isTree && !this.#error;
+    this.#levels = isDrawn ? headingLevels(tree, CHAT_LEVEL, title) : new Map([[null, CHAT_LEVEL + 1]]);
+    this.#name = title || (isDrawn ? firstTitle(tree) : null) || "View";
   }
 
   updated() {
@@ -77,17 +83,26 @@ export class ViewElement extends SessionElement {
     return html`<div class="sheet view" role="group" aria-label=${this.#name} data-state="open"
       data-view=${view.view_id}>
       ${view.title ? this.#drawHeading(null, view.title) : nothing}
-      ${keyed(event_id, this.#drawNode(view.tree))}
+      ${keyed(event_id, this.#drawContent(view))}
       ${this.#drawActions()}
     </div>`;
+  }
+
+  #drawContent({ kind, tree }) {
+    if (kind === NODES_KIND) return this.#drawNode(tree);
+    if (kind !== A2UI_KIND) return html`<tl-value .name=${kind} .value=${tree}></tl-value>`;
+    import("../a2ui/surface.js");
+    return html`<tl-surface .session=${this.session} .entry=${this.entry} .version=${this.#stamp}></tl-surface>`;
   }
 
   /** Draw a closed view: its actions, and the original on demand. */
   #drawClosed(over) {
     const {
-      view: { tree },
+      view: { kind, tree },
       actions,
     } = this.entry;
+    const drawOriginal = () =>
+      kind === NODES_KIND ? drawClosedView(tree, actions) : html`<tl-value .name=${kind} .value=${tree}></tl-value>`;
     const values = actions.length > 0 ? submittedValues(actions.at(-1).action, tree) : [];
     return html`<div class="sheet over" data-state=${over}>
       <p><b>${this.#name}</b> ${actions.length > 0 ? nothing : CLOSED_LABELS[over]}</p>
@@ -97,7 +112,7 @@ export class ViewElement extends SessionElement {
         this.#error
           ? nothing
           : html`<details @toggle=${({ target }) => (this.unfolded = target.open)}>
-        <summary>Original view</summary>${this.unfolded ? drawClosedView(tree, actions) : nothing}</details>`
+        <summary>Original view</summary>${this.unfolded ? drawOriginal() : nothing}</details>`
       }
     </div>`;
   }
@@ -169,6 +184,8 @@ const HEADINGS = {
   5: (words) => html`<h5>${words}</h5>`,
   6: (words) => html`<h6>${words}</h6>`,
 };
+
+const KNOWN_KINDS = new Set([NODES_KIND, A2UI_KIND]);
 
 const { prototype: of } = ViewElement;
 const RENDERERS = {

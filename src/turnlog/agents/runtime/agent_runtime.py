@@ -265,6 +265,8 @@ class AgentRuntime:
             state=self._host.folds.app_state.state,
             catalog=self._host.folds.catalog,
             fence=self._host.lease.fence,
+            views=self._host.folds.views.copy(),
+            channel=scope.channel,
         )
         result = await self._executor.run(tool, call, context)
         if isinstance(result, WaitForInput):

@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnlog.app import Membership
+from turnlog.app import ClientEvent, Membership
 from turnlog.errors import NotFound
 from turnlog.log import SessionRecord
 from turnlog.server.auth.authentication import get_identity
@@ -105,12 +105,14 @@ class AgUiRoutes:
         message_id = make_run_event_id(membership, AgUiProtocol.name, body.run_id)
         is_known = bool(await sessions.log.find_events(membership.session_id, [message_id]))
         run_input = read_run_input(body, await list_waiting_calls(sessions, membership))
-        has_input = run_input.answers or run_input.prompt or run_input.stops
+        has_input = run_input.answers or run_input.action or run_input.prompt or run_input.stops
         if is_known or not has_input:
             return await self._attach(request, membership, body.thread_id, body.run_id)
 
         record = await sessions.log.info(membership.session_id)
         events = list(run_input.answers)
+        if run_input.action is not None:
+            events.append(ClientEvent("ui.action", run_input.action, message_id))
         if run_input.prompt is not None:
             message = await make_message_event(
                 sessions.log, membership, message_id, run_input.prompt, body.tools

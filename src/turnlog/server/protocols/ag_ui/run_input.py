@@ -1,7 +1,8 @@
 """The body of an AG-UI run, and the events that it means: answers to open calls, then a message.
 
 A client sends its whole history with every run. The log has that history, so only what is new counts:
-`resume` and tool messages that answer calls which wait, and a user message at the end. The client's state and
+`resume` and tool messages that answer calls which wait, an action on a surface of A2UI, or a user message at
+the end. The client's state and
 its system messages are ignored: the application owns both.
 """
 
@@ -12,6 +13,7 @@ import msgspec
 
 from turnlog.app import ClientEvent
 from turnlog.errors import BadInput
+from turnlog.events.strict_json import split_validation_error
 from turnlog.server.prompt_content import (
     CheckedPrompt,
     ContentBlock,
@@ -61,10 +63,23 @@ class RunAgentBody(msgspec.Struct, rename="camel"):
     protocol_version: str | None = None
 
 
+class A2uiUserAction(msgspec.Struct, rename="camel"):
+    """An action on a surface, as AG-UI's middleware for A2UI sends it in `forwardedProps.a2uiAction`."""
+
+    name: str
+    surface_id: str
+    source_component_id: str
+    context: dict[str, Any] = {}
+
+
 class RunInput(NamedTuple):
-    """What a run brings. `prompt` is None without a new message; `stops`: the client cancelled a question."""
+    """What a run brings. `stops`: the client cancelled a question.
+
+    `action` is an action on a view. `prompt` is None without a new message, and beside an action.
+    """
 
     answers: list[ClientEvent]
+    action: dict[str, Any] | None
     prompt: CheckedPrompt | None
     stops: bool
 
@@ -89,8 +104,25 @@ def read_run_input(body: RunAgentBody, waiting: dict[str, OpenCall]) -> RunInput
             answered.add(answer.payload["call_id"])
             answers.append(answer)
 
-    prompt = read_prompt(body)
-    return RunInput(answers, prompt, stops and prompt is None)
+    action = read_action(body.forwarded_props)
+    # The history of such a run ends with what came before the action.
+    prompt = read_prompt(body) if action is None else None
+    return RunInput(answers, action, prompt, stops and prompt is None and action is None)
+
+
+def read_action(forwarded_props: Any) -> dict[str, Any] | None:
+    """Return the payload of the `ui.action` that a run brings; None without one."""
+    props = forwarded_props if isinstance(forwarded_props, dict) else {}
+    a2ui_action = props.get("a2uiAction")
+    if not isinstance(a2ui_action, dict) or "userAction" not in a2ui_action:
+        return None
+    try:
+        action = msgspec.convert(a2ui_action["userAction"], A2uiUserAction)
+    except msgspec.ValidationError as error:
+        problem, path = split_validation_error(error)
+        raise BadInput(problem, f"$.forwardedProps.a2uiAction.userAction{path[1:]}") from None
+    fields = {"name": action.name, "component_id": action.source_component_id, "context": action.context}
+    return {"view_id": action.surface_id, "action": {"kind": "a2ui.action", **fields}}
 
 
 def read_resume_entry(entry: ResumeEntry, call: OpenCall, path: str) -> ClientEvent | None:

@@ -43,8 +43,11 @@ from turnlog.events import (
     UiAction,
     UiMessage,
     UnknownPayload,
+    View,
 )
+from turnlog.events.a2ui import A2UI_KIND
 from turnlog.events.envelope import parse_timestamp_ms
+from turnlog.state.view_actions import OpenViews
 from turnlog.wire import sse
 from turnlog.wire.dialects._common import call_args, is_foreign_event, to_json_text
 from turnlog.wire.dialects.ag_ui.blocks import (
@@ -57,6 +60,7 @@ from turnlog.wire.dialects.ag_ui.blocks import (
 from turnlog.wire.dialects.ag_ui.content import build_result_parts
 from turnlog.wire.dialects.ag_ui.events import (
     METADATA_KEY,
+    ActivityDelta,
     ActivitySnapshot,
     AgUiEvent,
     CustomEvent,
@@ -82,6 +86,7 @@ from turnlog.wire.dialects.ag_ui.messages import ThreadMessages
 from turnlog.wire.dialects.ag_ui.outcome import build_run_end, find_interrupts
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DialectOptions, HistoryLookup, no_history
 from turnlog.wire.dialects.run_outcome import FAILED_STOPS, LIVE_PAYLOADS, RunOutcome, RunProgress
+from turnlog.wire.dialects.surfaces import surface_operations
 from turnlog.wire.json_patch import diff_json
 
 
@@ -132,6 +137,7 @@ class AgUi:
         self._outcome = RunOutcome()
         self._ts = ""  # of the event that is being converted
         self._state_value: Any = None
+        self._views = OpenViews()
         self._out: list[AgUiEvent] = []
 
     def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
@@ -470,9 +476,30 @@ class AgUi:
     def _assistant_block(self, agent: AgUiAgent, _: Envelope, payload: AssistantBlock) -> None:
         self._write(RawEvent(event=payload.data, source=payload.kind, subagent_run_id=agent.subagent_run_id))
 
-    def _view(self, agent: AgUiAgent, _: Envelope, payload: AssistantView) -> None:
+    def _view(self, agent: AgUiAgent, envelope: Envelope, payload: AssistantView) -> None:
         view = payload.view
+        self._views.apply(envelope, payload)
+        if view.kind == A2UI_KIND:
+            self._surface(agent, envelope.channel, view)
+            return
         self._activity(agent, f"view-{view.view_id}", "view", msgspec.to_builtins(view))
+
+    def _surface(self, agent: AgUiAgent, channel: str | None, view: View) -> None:
+        """Write a surface of A2UI as the activity that AG-UI's own middleware for A2UI writes."""
+        message_id = f"a2ui-surface-{view.view_id}"
+        operations = surface_operations(self._views, channel, view)
+        if operations is not None:
+            self._activity(agent, message_id, "a2ui-surface", {"a2ui_operations": operations})
+            return
+        # An earlier response has created the surface: its client has the activity.
+        patch = [
+            {"op": "add", "path": "/a2ui_operations/-", "value": message} for message in view.tree["messages"]
+        ]
+        self._write(
+            ActivityDelta(
+                message_id=message_id, activity_type="a2ui-surface", patch=patch, timestamp=self._timestamp
+            )
+        )
 
     def _files(self, agent: AgUiAgent, envelope: Envelope, payload: AssistantFiles) -> None:
         self._activity(agent, envelope.id, "files", {"files": msgspec.to_builtins(payload.files)})

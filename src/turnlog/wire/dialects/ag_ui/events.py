@@ -170,6 +170,12 @@ class ActivitySnapshot(OwnedEvent, frozen=True, kw_only=True, tag="ACTIVITY_SNAP
     content: Json
 
 
+class ActivityDelta(OwnedEvent, frozen=True, kw_only=True, tag="ACTIVITY_DELTA"):
+    message_id: str
+    activity_type: str
+    patch: list[Json]
+
+
 class RawEvent(OwnedEvent, frozen=True, kw_only=True, tag="RAW"):
     event: Any
     source: str | None = None

@@ -39,6 +39,7 @@ from turnlog.events import (
     UiMessage,
     UnknownPayload,
 )
+from turnlog.state.view_actions import OpenViews
 from turnlog.wire import sse
 from turnlog.wire.dialects._common import call_args, is_foreign_event
 from turnlog.wire.dialects.ai_sdk.parts import (
@@ -52,6 +53,7 @@ from turnlog.wire.dialects.ai_sdk.parts import (
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, DialectOptions, HistoryLookup, no_history
 from turnlog.wire.dialects.framing import DONE_FRAME
 from turnlog.wire.dialects.run_outcome import FAILED_STOPS, LIVE_PAYLOADS, RunOutcome, RunProgress
+from turnlog.wire.dialects.surfaces import surface_operations
 
 Part = dict[str, Any]
 APPROVALS_SINCE = 6
@@ -109,6 +111,7 @@ class AiSdk:
         self._tools: dict[str, str] = {}  # the calls that the message has, by id
         self._in_step = False
         self._step_parts: set[str] = set()
+        self._views = OpenViews()
         self._outcome = RunOutcome()
         self._ended: list[Part] = []  # the end of a message, before another one begins
         self._replayed: list[bytes] = []
@@ -427,8 +430,15 @@ class AiSdk:
     def _assistant_block(self, _: AiSdkAgent, envelope: Envelope, payload: AssistantBlock) -> None:
         self._data("block", {"kind": payload.kind, "data": payload.data}, id=envelope.id)
 
-    def _view(self, _: AiSdkAgent, __: Envelope, payload: AssistantView) -> None:
-        self._data("view", msgspec.to_builtins(payload.view), id=payload.view.view_id)
+    def _view(self, _: AiSdkAgent, envelope: Envelope, payload: AssistantView) -> None:
+        view = payload.view
+        data = msgspec.to_builtins(view)
+        self._views.apply(envelope, payload)
+        operations = surface_operations(self._views, envelope.channel, view)
+        # A part replaces the one with its id, so it has the whole surface.
+        if operations is not None:
+            data["tree"] = {"messages": operations}
+        self._data("view", data, id=view.view_id)
 
     def _files(self, _: AiSdkAgent, envelope: Envelope, payload: AssistantFiles) -> None:
         self._data("files", {"files": msgspec.to_builtins(payload.files)}, id=envelope.id)
