@@ -397,7 +397,7 @@ class SessionRunner:
 
         Return nothing if the turn has to wait until the runner has read the message.
         """
-        # whoever holds the lock may be about to stop turns, or to start one
+        # the holder of the lock may be about to stop turns, or to start one
         if self.lock.locked() or not isinstance(message.payload, UiMessage) or message.scope.agent_id:
             return []
         scope = structs.replace(message.scope, actor=None)
