@@ -19,7 +19,8 @@ from typing import NamedTuple
 from tests.security.console_payloads import EVERY
 
 WEB = Path(__file__).parent.parent.parent / "web"
-COPIED = ("lit", "lit-html", "lit-element", "@lit")  # packages that are edited, or import one that is
+# packages that are edited, or import one that is
+COPIED = ("lit", "lit-html", "lit-element", "@lit", "@lit-labs", "@a2ui")
 LEFT_OUT = shutil.ignore_patterns("development", "node", "*.map", "*.d.ts")
 
 RAW = """

@@ -28,6 +28,7 @@ from tests.security.console_payloads import (
     as_name,
 )
 from turnlog.events import Event, Origin, Payload, Scope, View
+from turnlog.events.a2ui import BASIC_CATALOG
 from turnlog.events.agent import AgentEnd, AgentHandoff, AgentStart, AgentUsage, Usage
 from turnlog.events.assistant import (
     AssistantBlock,
@@ -174,10 +175,33 @@ def views(scope: Scope, attacks: Attacks) -> Iterator[Event]:
         ),
     }.items():
         yield written(AssistantView(view=View.of(name, tree, title=name)), "model", scope)
+    yield written(AssistantView(view=View.a2ui("surface", surface(attacks))), "model", scope)
     for attack in KEYS:
         title = attacks.labels("view-name")[0]
         view = View.of(attack.by("view-id"), Text("x"), title=title)
         yield written(AssistantView(view=view), "model", scope)
+
+
+def surface(attacks: Attacks) -> list[dict[str, Any]]:
+    """A surface of A2UI that is hostile in its texts, headings and labels, and in the data that it shows."""
+    components: list[dict[str, Any]] = []
+    for at, text in enumerate(attacks.by("view")):
+        components.append({"id": f"t{at}", "component": "Text", "text": text})
+    for at, text in enumerate(attacks.labels("label")):
+        components.append({"id": f"h{at}", "component": "Text", "text": text, "variant": "h3"})
+        components.append({"id": f"f{at}", "component": "TextField", "label": text, "value": text})
+    children = [component["id"] for component in components]
+    components.append({"id": "item", "component": "Text", "text": {"path": "words"}})
+    template = {"componentId": "item", "path": "/items"}
+    components.append({"id": "list", "component": "List", "children": template})
+    components.append({"id": "root", "component": "Column", "children": [*children, "list"]})
+    items = [{"words": text} for text in attacks.by("view")]
+    bodies: dict[str, dict[str, Any]] = {
+        "createSurface": {"catalogId": BASIC_CATALOG},
+        "updateComponents": {"components": components},
+        "updateDataModel": {"value": {"items": items}},
+    }
+    return [{"version": "v0.9", name: {"surfaceId": "surface", **body}} for name, body in bodies.items()]
 
 
 def form(attacks: Attacks) -> Form:

@@ -32,6 +32,7 @@ import {
   Names,
   NotFound,
   NotSignedIn,
+  NODES_KIND,
   OpenViews,
   OtherPrincipal,
   Roster,
@@ -44,6 +45,15 @@ import {
   viewKey,
 } from "@turnlog/client";
 import type { Block, BlockJson, PendingFrontendCall } from "@turnlog/client/assembler";
+import {
+  A2UI_KIND,
+  applyMessages,
+  checkA2uiAction,
+  measure,
+  snapshotMessages,
+  SurfaceError,
+  surfaceSize,
+} from "@turnlog/client/a2ui";
 import { Assembler } from "@turnlog/client/assembler";
 import { validateField } from "@turnlog/client/fields";
 import { isEmptyView, MAX_PARTS, validateView, walkView } from "@turnlog/client/schema";
@@ -257,6 +267,13 @@ export function viewing(event: LogEvent) {
   expectType<string | undefined>()(validateView(tree)?.path);
   for (const { path } of walkView(tree)) expectType<string>()(path);
   expectType<number>()(MAX_PARTS);
+  expectType<string[]>()([A2UI_KIND, NODES_KIND]);
+  const surface = applyMessages(null, "s", { messages: [] });
+  if (surface) expectType<number>()(surfaceSize(surface) + snapshotMessages(surface).length + measure("a"));
+  expectType<string[]>()(
+    checkA2uiAction(surface, { component_id: "b", name: "book", context: {} }).map(({ message }) => message),
+  );
+  expectType<Error>()(new SurfaceError("it does not fit"));
   expectType<string | null>()(validateField({ type: "field.text", name: "a", label: "A" }, "x"));
 
   // @ts-expect-error: no such action
