@@ -131,6 +131,7 @@ CONTRACTS = number_contracts(
         private_blobs.private_and_public_blobs_of_equal_content,
         private_blobs.blob_stays_private,
         private_blobs.drop_private_blobs_by_name,
+        side_data.erase_session,
     ],
 )
 
@@ -146,6 +147,7 @@ DURABLE_CONTRACTS = number_contracts(
         durability.session_details_survive_reopen,
         leasing.leases_survive_reopen,
         private_blobs.private_blobs_survive_reopen,
+        durability.erased_session_survives_reopen,
     ],
 )
 
