@@ -37,10 +37,17 @@ from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
 from turnlog.server.streaming.streams import SSE_MEDIA_TYPE, EventStreamResponse, IteratorSource
 from turnlog.wire.dialects.ag_ui.dialect import AgUi, AgUiRun
 from turnlog.wire.dialects.ag_ui.messages import ThreadMessages
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, no_history
+from turnlog.wire.dialects.base import DialectOptions, no_history
 from turnlog.wire.dialects.registry import CORE_DIALECTS
 
 FRAMING = CORE_DIALECTS["ag-ui"].framing
+
+ATTACH_QUERY = {"protocolVersion": "1.0 for a client of AG-UI 1.0; older clients get what they know"}
+
+
+def options_of(protocol_version: str | None) -> DialectOptions:
+    """Return the options for a client. Clients before 1.0 do not say their version."""
+    return DialectOptions(ag_ui="1" if protocol_version else "0")
 
 
 class AgUiProtocol:
@@ -64,6 +71,7 @@ class AgUiProtocol:
                 "/ag-ui/{app}/{thread}",
                 routes.attach,
                 "All messages of a thread, and what runs in it (AG-UI).",
+                query=ATTACH_QUERY,
                 media_type=SSE_MEDIA_TYPE,
             ),
             post_route(
@@ -91,7 +99,8 @@ class AgUiRoutes:
     async def attach(self, request: Request) -> EventStreamResponse:
         self._server.events.streams.check_quota(get_identity(request.scope))
         membership = await self._find_membership(request)
-        return await self._attach(request, membership, request.path_params["thread"], None)
+        version = request.query_params.get("protocolVersion")
+        return await self._attach(request, membership, request.path_params["thread"], None, version)
 
     async def run(self, request: Request) -> EventStreamResponse:
         sessions = self._access.sessions
@@ -107,7 +116,7 @@ class AgUiRoutes:
         run_input = read_run_input(body, await list_waiting_calls(sessions, membership))
         has_input = run_input.answers or run_input.prompt or run_input.stops
         if is_known or not has_input:
-            return await self._attach(request, membership, body.thread_id, body.run_id)
+            return await self._attach(request, membership, body.thread_id, body.run_id, body.protocol_version)
 
         record = await sessions.log.info(membership.session_id)
         events = list(run_input.answers)
@@ -121,7 +130,7 @@ class AgUiRoutes:
         seqs = await sessions.post(membership, events) if events else []
         last_seq = max([record.last, *seqs])
         if run_input.stops or last_seq <= record.last:
-            return await self._attach(request, membership, body.thread_id, body.run_id)
+            return await self._attach(request, membership, body.thread_id, body.run_id, body.protocol_version)
         return await self._respond(request, membership, body, record, message_id, last_seq)
 
     async def _respond(
@@ -149,7 +158,7 @@ class AgUiRoutes:
             messages=ThreadMessages([msgspec.Raw(msgspec.json.encode(item)) for item in body.messages]),
             state=await load_visible_state(sessions, membership, before.last, meter.charge),
         )
-        dialect = AgUi(DEFAULT_OPTIONS, no_history, run)
+        dialect = AgUi(options_of(body.protocol_version), no_history, run)
         stream = RunStream(sessions, membership, before, dialect, FRAMING, turn)
         bounds = await sessions.log.turn_bounds(session_id, turn)
         if bounds is not None:
@@ -157,7 +166,12 @@ class AgUiRoutes:
         return self._make_response(request, membership, stream, first_seq, last_seq, turn)
 
     async def _attach(
-        self, request: Request, membership: Membership, thread_id: str, run_id: str | None
+        self,
+        request: Request,
+        membership: Membership,
+        thread_id: str,
+        run_id: str | None,
+        version: str | None,
     ) -> EventStreamResponse:
         """Stream all messages and the state, then what runs now. The run ends when nothing runs."""
         sessions = self._access.sessions
@@ -169,7 +183,7 @@ class AgUiRoutes:
             sends_messages=True,
             state=await load_visible_state(sessions, membership, record.last, meter.charge),
         )
-        dialect = AgUi(DEFAULT_OPTIONS, no_history, run)
+        dialect = AgUi(options_of(version), no_history, run)
         stream = RunStream(sessions, membership, record, dialect, FRAMING, None)
         await stream.read_before(record.first, record.last + 1, meter.charge_and_wait)
         run.run_id = run_id or stream.last_turn or record.session_id

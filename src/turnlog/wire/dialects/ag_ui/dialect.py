@@ -10,7 +10,7 @@
 - A retraction removes messages: AG-UI has no event for it, so a response gets all its messages again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -79,7 +79,7 @@ from turnlog.wire.dialects.ag_ui.events import (
     encode_event,
 )
 from turnlog.wire.dialects.ag_ui.messages import ThreadMessages
-from turnlog.wire.dialects.ag_ui.outcome import build_run_end, find_interrupts
+from turnlog.wire.dialects.ag_ui.outcome import build_run_end, find_interrupts, list_waiting_calls
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DialectOptions, HistoryLookup, no_history
 from turnlog.wire.dialects.run_outcome import FAILED_STOPS, LIVE_PAYLOADS, RunOutcome, RunProgress
 from turnlog.wire.json_patch import diff_json
@@ -122,6 +122,7 @@ class AgUi:
         history: HistoryLookup = no_history,
         run: AgUiRun | None = None,
     ) -> None:
+        self._version = options.ag_ui
         self._run = run
         self._has_begun = False  # the response of `run` has begun, or a run of the session is open
         self._run_id = ""
@@ -185,12 +186,15 @@ class AgUi:
         self._thread_id = run.thread_id
         self._run_id = run.run_id
         self._write(RunStarted(thread_id=run.thread_id, run_id=run.run_id, parent_run_id=run.parent_run_id))
+        repeated = self._repeated_blocks() if run.sends_messages and self._version == "0" else {}
         if run.sends_messages:
-            self._write(MessagesSnapshot(messages=run.messages.to_json(with_activities=True)))
+            without = {block.message_id for blocks in repeated.values() for block in blocks}
+            messages = run.messages.to_json(with_activities=True, without=without)
+            self._write(MessagesSnapshot(messages=messages))
         if run.state is not None:
             self._state_value = run.state.value
             self._write(StateSnapshot(snapshot=self._state_value))
-        self._reopen_agents()
+        self._reopen_agents(repeated)
         return self._encode_output()
 
     def close(self) -> list[bytes]:
@@ -202,7 +206,7 @@ class AgUi:
 
     def _take_reopened(self) -> list[AgUiEvent]:
         """Return the events that open again what an earlier run of the session has suspended."""
-        self._reopen_agents()
+        self._reopen_agents({})
         reopened = self._out.copy()
         self._out.clear()
         return reopened
@@ -240,14 +244,36 @@ class AgUi:
         self._out.clear()
         return messages
 
-    def _reopen_agents(self) -> None:
-        for agent in self._agents.values():
+    def _repeated_blocks(self) -> dict[str, list[AgUiBlock]]:
+        """Return the blocks, by agent, that clients before 1.0 get from their start and not in a snapshot.
+
+        Those clients begin a message that is opened again from nothing, and bind a question only to a call of
+        the same run.
+        """
+        blocks = {agent_id: list(agent.blocks.values()) for agent_id, agent in self._agents.items()}
+        for agent_id, call in list_waiting_calls(self._progress.tree):
+            blocks.setdefault(agent_id, []).append(AgUiBlock("tool_call", call.call_id, call.tool))
+        return blocks
+
+    def _reopen_agents(self, repeated: Mapping[str, Sequence[AgUiBlock]]) -> None:
+        """Write the start of every open agent and block; those `repeated` with all that they have."""
+        for agent_id, agent in self._agents.items():
             if agent.started is not None:
                 self._write(agent.started)
             else:
                 self._write(StepStarted(step_name=agent.step_name))
-            for block in agent.blocks.values():
+            for block in repeated.get(agent_id, agent.blocks.values()):
                 self._write_block_start(agent, block)
+                if agent_id in repeated:
+                    self._repeat_block(agent, block)
+
+    def _repeat_block(self, agent: AgUiAgent, block: AgUiBlock) -> None:
+        assert self._run is not None
+        text = self._run.messages.text_of(block.message_id)
+        if text:
+            self._write_block_content(agent, block, text)
+        if block not in agent.blocks.values():
+            self._write_block_end(agent, block)
 
     def _finish_run(self) -> None:
         interrupts = find_interrupts(self._progress.tree, self._questions)
@@ -262,7 +288,8 @@ class AgUi:
             if own_ids:
                 outcome["interruptIds"] = own_ids
             self._write(SubagentFinished(subagent_run_id=agent_id, outcome=outcome))
-        end = build_run_end(self._outcome, self._thread_id, self._run_id, self._progress.tree, interrupts)
+        tree = self._progress.tree
+        end = build_run_end(self._outcome, self._thread_id, self._run_id, tree, interrupts, self._version)
         self._write(end)
         self._has_begun = False
 
@@ -511,7 +538,7 @@ class AgUi:
             ToolCallResult(
                 message_id=envelope.id,
                 tool_call_id=payload.call_id,
-                content=build_result_parts(payload),
+                content=build_result_parts(payload, self._version),
                 subagent_run_id=agent.subagent_run_id,
                 timestamp=self._timestamp,
                 metadata=metadata,
