@@ -104,7 +104,7 @@ const STEPS = {
       status: step.status ?? "resolved",
       ...(step.payload !== undefined && { payload: step.payload }),
     }));
-    await agent.runAgent({ resume }, watch(step));
+    await agent.runAgent({ resume, runId: step.runId }, watch(step));
   },
   /** Gives events to the client as if a server had sent them. */
   async replay(step) {

@@ -21,9 +21,8 @@ ESBUILD_OPTIONS = (
     "--log-level=error",
     '--define:process.env.NODE_ENV="production"',
 )
-PAGE = (
-    '<!doctype html><title>{name}</title><div id="root"></div><script type="module" src="{name}.js"></script>'
-)
+PAGE = """<!doctype html><title>{name}</title><link rel="icon" href="data:,">
+<div id="root"></div><script type="module" src="{name}.js"></script>"""
 
 
 class QuietHandler(SimpleHTTPRequestHandler):

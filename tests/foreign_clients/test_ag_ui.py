@@ -205,6 +205,13 @@ def test_an_approval(client: Client, payload: Any, result: str) -> None:
     assert report["interrupts"] == []
 
 
+def test_an_approval_under_the_id_of_its_run(client: Client) -> None:
+    """As the runtime of CopilotKit does it."""
+    say(client, "call delete_file a.txt", runId="run-of-approval")
+    report = clean(client.do("resume", payload={"approved": True}, runId="run-of-approval"))
+    assert texts(report) == ["Got a.txt is deleted."]
+
+
 def test_an_approval_of_a_sub_agent_suspends_it(client: Client) -> None:
     report = say(client, "call helper call delete_file b.txt")
     [interrupt] = report["interrupts"]
@@ -320,8 +327,16 @@ def test_the_same_run_sent_again_is_not_run_again(client: Client, server: Server
     assert texts(again) == texts(first) == ["You said hello."]
 
 
-def test_an_unknown_thread_and_application_are_not_found(server: Server) -> None:
-    assert server.get("/ag-ui/desk/nothing")[0] == 404
+def test_a_thread_without_a_run_is_empty(client: Client, server: Server) -> None:
+    report = clean(client.do("attach"))
+    assert (report["messages"], report["outcome"]) == ([], {"type": "success"})
+    assert texts(say(client, "hello")) == ["You said hello."]
+
+
+def test_an_unknown_session_and_application_are_not_found(server: Server) -> None:
+    assert server.get("/ag-ui/desk/sess_nothing")[0] == 404
+    assert server.get("/ag-ui/desk/" + "x" * 1000)[0] == 404
+    assert server.get("/ag-ui/other/thread")[0] == 404
     assert server.get("/ag-ui/other/capabilities")[0] == 404
     status, capabilities = server.get("/ag-ui/desk/capabilities")
     assert status == 200

@@ -131,7 +131,7 @@ CONTRACTS = number_contracts(
         private_blobs.private_and_public_blobs_of_equal_content,
         private_blobs.blob_stays_private,
         private_blobs.drop_private_blobs_by_name,
-        side_data.erase_session,
+        side_data.erase_removes_all_events,
     ],
 )
 

@@ -182,7 +182,7 @@ async def prune_first_and_last_events(make_store: StoreFactory) -> None:
         await harness.expect_undamaged()
 
 
-async def erase_session(make_store: StoreFactory) -> None:
+async def erase_removes_all_events(make_store: StoreFactory) -> None:
     """Erasing removes all events and derived data of one session. Its id and its seqs stay used."""
     async with open_harness(make_store) as harness:
         log = harness.log

@@ -2,8 +2,8 @@
 
 `POST /ag-ui/{app}` takes RunAgentInput and responds with the run. `GET /ag-ui/{app}/{thread}` attaches to a
 thread at any time: it begins with all messages and the state, and follows what runs. A thread id is the
-caller's own name for a session; an id that begins with `sess_` is that of a session. A run id that the log
-has already is not run twice: its client is attached.
+caller's own name for a session, and empty until its first run; an id that begins with `sess_` is that of a
+session. The message of a run id that the log has already is not stored twice: its client is attached.
 """
 
 import msgspec
@@ -35,6 +35,7 @@ from turnlog.server.responses import json_response
 from turnlog.server.routes.messages import StopResponse
 from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
 from turnlog.server.streaming.streams import SSE_MEDIA_TYPE, EventStreamResponse, IteratorSource
+from turnlog.wire import sse
 from turnlog.wire.dialects.ag_ui.dialect import AgUi, AgUiRun
 from turnlog.wire.dialects.ag_ui.messages import ThreadMessages
 from turnlog.wire.dialects.base import DialectOptions, no_history
@@ -96,11 +97,14 @@ class AgUiRoutes:
         membership = await self._find_membership(request)
         return json_response(StopResponse(await self._access.sessions.stop(membership)), 202)
 
-    async def attach(self, request: Request) -> EventStreamResponse:
+    async def attach(self, request: Request) -> Response | EventStreamResponse:
         self._server.events.streams.check_quota(get_identity(request.scope))
-        membership = await self._find_membership(request)
         version = request.query_params.get("protocolVersion")
-        return await self._attach(request, membership, request.path_params["thread"], None, version)
+        thread_id = request.path_params["thread"]
+        membership = await self._find_thread(request)
+        if membership is None:
+            return make_empty_thread(thread_id, version)
+        return await self._attach(request, membership, thread_id, None, version)
 
     async def run(self, request: Request) -> EventStreamResponse:
         sessions = self._access.sessions
@@ -112,10 +116,11 @@ class AgUiRoutes:
         membership.require_member()
 
         message_id = make_run_event_id(membership, AgUiProtocol.name, body.run_id)
-        is_known = bool(await sessions.log.find_events(membership.session_id, [message_id]))
         run_input = read_run_input(body, await list_waiting_calls(sessions, membership))
-        has_input = run_input.answers or run_input.prompt or run_input.stops
-        if is_known or not has_input:
+        if await sessions.log.find_events(membership.session_id, [message_id]):
+            # CopilotKit answers a question under the id of the run that asked it.
+            run_input = run_input._replace(prompt=None)
+        if not (run_input.answers or run_input.prompt or run_input.stops):
             return await self._attach(request, membership, body.thread_id, body.run_id, body.protocol_version)
 
         record = await sessions.log.info(membership.session_id)
@@ -208,13 +213,26 @@ class AgUiRoutes:
         )
 
     async def _find_membership(self, request: Request) -> Membership:
-        thread_id = request.path_params["thread"]
-        membership = None
-        if len(thread_id) <= MAX_ID_CHARS:
-            membership = await find_thread(
-                self._access, request, find_served_app(self._access, request), thread_id
-            )
+        membership = await self._find_thread(request)
         if membership is None:
-            raise NotFound(f"no thread {thread_id[:80]}")
-        request.scope[SESSION_KEY] = membership.session_id
+            raise NotFound(f"no thread {request.path_params['thread'][:80]}")
         return membership
+
+    async def _find_thread(self, request: Request) -> Membership | None:
+        """Return the caller's membership in the thread of a path; None for one that has no run yet."""
+        thread_id = request.path_params["thread"]
+        app = find_served_app(self._access, request)
+        if len(thread_id) > MAX_ID_CHARS:
+            raise NotFound(f"expected a thread id of at most {MAX_ID_CHARS} characters")
+        membership = await find_thread(self._access, request, app, thread_id)
+        if membership is not None:
+            request.scope[SESSION_KEY] = membership.session_id
+        return membership
+
+
+def make_empty_thread(thread_id: str, version: str | None) -> Response:
+    """Return the response for a thread that has no run yet: pages attach before their first message."""
+    dialect = AgUi(options_of(version), no_history, AgUiRun(thread_id, thread_id, sends_messages=True))
+    frames = [sse.encode(message) for message in [*dialect.begin(), *dialect.close()]]
+    headers = {name.decode(): value.decode() for name, value in FRAMING.headers}
+    return Response(FRAMING.opening + b"".join(frames), headers=headers)

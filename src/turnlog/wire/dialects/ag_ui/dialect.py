@@ -79,7 +79,7 @@ from turnlog.wire.dialects.ag_ui.events import (
     encode_event,
 )
 from turnlog.wire.dialects.ag_ui.messages import ThreadMessages
-from turnlog.wire.dialects.ag_ui.outcome import build_run_end, find_interrupts, list_waiting_calls
+from turnlog.wire.dialects.ag_ui.outcome import build_run_end, find_interrupts, find_waiting_calls
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DialectOptions, HistoryLookup, no_history
 from turnlog.wire.dialects.run_outcome import FAILED_STOPS, LIVE_PAYLOADS, RunOutcome, RunProgress
 from turnlog.wire.json_patch import diff_json
@@ -251,7 +251,7 @@ class AgUi:
         the same run.
         """
         blocks = {agent_id: list(agent.blocks.values()) for agent_id, agent in self._agents.items()}
-        for agent_id, call in list_waiting_calls(self._progress.tree):
+        for agent_id, call in find_waiting_calls(self._progress.tree):
             blocks.setdefault(agent_id, []).append(AgUiBlock("tool_call", call.call_id, call.tool))
         return blocks
 

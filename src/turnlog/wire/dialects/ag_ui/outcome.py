@@ -95,7 +95,7 @@ def find_interrupts(tree: Tree, questions: Mapping[str, AwaitedCall]) -> list[di
     return interrupts
 
 
-def list_waiting_calls(tree: Tree) -> list[tuple[str, ToolCall]]:
+def find_waiting_calls(tree: Tree) -> list[tuple[str, ToolCall]]:
     """Return the calls that wait for a person or for the page, each with its agent."""
     return [
         (agent_id, call.call)
