@@ -12,7 +12,8 @@ from tests.foreign_clients.node import Client, running_client
 from tests.support.examples import examples
 from tests.support.random_logs import Legal, expected, logs, pruned
 from tests.support.written_logs import Item
-from turnlog.wire.dialects.ag_ui.dialect import AgUi, AgUiRun
+from turnlog.wire.dialects.ag_ui.dialect import AgUi
+from turnlog.wire.dialects.ag_ui.writer import AgUiRun
 from turnlog.wire.dialects.base import DialectOptions, no_history
 
 quick = examples(14)

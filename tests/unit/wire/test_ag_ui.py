@@ -13,8 +13,9 @@ from turnlog import events as ev
 from turnlog.events import Envelope, Payload, UnknownPayload
 from turnlog.vocabularies import DIALECTS
 from turnlog.wire.dialects.ag_ui import messages as ag_ui_messages
-from turnlog.wire.dialects.ag_ui.dialect import AgUi, AgUiRun
+from turnlog.wire.dialects.ag_ui.dialect import AgUi
 from turnlog.wire.dialects.ag_ui.messages import ThreadMessages
+from turnlog.wire.dialects.ag_ui.writer import AgUiRun
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DialectOptions, no_history
 from turnlog.wire.sse import Decoder
 

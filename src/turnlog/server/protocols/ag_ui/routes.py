@@ -36,8 +36,9 @@ from turnlog.server.routes.messages import StopResponse
 from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
 from turnlog.server.streaming.streams import SSE_MEDIA_TYPE, EventStreamResponse, IteratorSource
 from turnlog.wire import sse
-from turnlog.wire.dialects.ag_ui.dialect import AgUi, AgUiRun
+from turnlog.wire.dialects.ag_ui.dialect import AgUi
 from turnlog.wire.dialects.ag_ui.messages import ThreadMessages
+from turnlog.wire.dialects.ag_ui.writer import AgUiRun
 from turnlog.wire.dialects.base import DialectOptions, no_history
 from turnlog.wire.dialects.registry import CORE_DIALECTS
 
