@@ -55,21 +55,21 @@ from turnlog.wire.dialects.run_outcome import FAILED_STOPS
 # people
 
 
-def convert_user_message(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: UiMessage) -> None:
+def _convert_user_message(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: UiMessage) -> None:
     # A message that opens a turn is the prompt of the agent that starts for it.
     is_own = out.run is not None and envelope.id == out.run.own_message
     if envelope.agent_id and not is_own:
         out.write_user_text(envelope.id, payload.text)
 
 
-def convert_person_event(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: Payload) -> None:
+def _convert_person_event(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: Payload) -> None:
     out.write_custom(agent, envelope.type, envelope.payload)
 
 
 # agents
 
 
-def convert_agent_start(out: AgUiWriter, _: AgUiAgent, envelope: Envelope, payload: AgentStart) -> None:
+def _convert_agent_start(out: AgUiWriter, _: AgUiAgent, envelope: Envelope, payload: AgentStart) -> None:
     agent_id = envelope.agent_id or ""
     agent = AgUiAgent(payload.name)
     out.agents[agent_id] = agent
@@ -97,7 +97,7 @@ def convert_agent_start(out: AgUiWriter, _: AgUiAgent, envelope: Envelope, paylo
     out.write(agent.started)
 
 
-def convert_agent_end(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: AgentEnd) -> None:
+def _convert_agent_end(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: AgentEnd) -> None:
     agent_id = envelope.agent_id or ""
     if out.agents.pop(agent_id, None) is None:
         return
@@ -121,15 +121,15 @@ def convert_agent_end(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, pay
         )
 
 
-def convert_handoff(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: AgentHandoff) -> None:
+def _convert_handoff(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: AgentHandoff) -> None:
     out.write_custom(agent, "handoff", {"from": agent.name, "to": payload.to})
 
 
-def convert_usage(out: AgUiWriter, _: AgUiAgent, __: Envelope, payload: AgentUsage) -> None:
+def _convert_usage(out: AgUiWriter, _: AgUiAgent, __: Envelope, payload: AgentUsage) -> None:
     out.outcome.add_usage(payload)
 
 
-def convert_error(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: SessionError) -> None:
+def _convert_error(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: SessionError) -> None:
     out.outcome.error = payload
     out.write_custom(agent, envelope.type, {"code": payload.code, "message": payload.message})
 
@@ -137,7 +137,7 @@ def convert_error(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload
 # blocks
 
 
-def convert_block_start(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: BlockStart) -> None:
+def _convert_block_start(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: BlockStart) -> None:
     block = AgUiBlock(payload.kind, payload.block_id)
     if payload.kind == "tool_call":
         if payload.call_id is None or payload.tool is None:
@@ -156,7 +156,7 @@ def convert_block_delta(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload:
         out.write_content(agent, block, payload.text)
 
 
-def convert_block_end(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: BlockEnd) -> None:
+def _convert_block_end(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: BlockEnd) -> None:
     # The final event ends a complete block.
     block = agent.blocks.get(payload.block_id)
     if block is None or payload.status == "complete":
@@ -167,7 +167,7 @@ def convert_block_end(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: B
     out.end_block(agent, block)
 
 
-def convert_retract(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: BlockRetract) -> None:
+def _convert_retract(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: BlockRetract) -> None:
     for block_id in payload.block_ids:
         block = agent.blocks.pop(block_id, None)
         if block is not None:
@@ -185,7 +185,7 @@ def convert_retract(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, paylo
 # output
 
 
-def convert_assistant_message(
+def _convert_assistant_message(
     out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: AssistantMessage
 ) -> None:
     if payload.block_id not in agent.blocks and not payload.text:
@@ -196,7 +196,7 @@ def convert_assistant_message(
         out.write_custom(agent, "citation", {"messageId": message_id, **msgspec.to_builtins(citation)})
 
 
-def convert_assistant_thinking(
+def _convert_assistant_thinking(
     out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: AssistantThinking
 ) -> None:
     if payload.block_id not in agent.blocks and not payload.text:
@@ -213,23 +213,23 @@ def convert_assistant_thinking(
         )
 
 
-def convert_assistant_block(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: AssistantBlock) -> None:
+def _convert_assistant_block(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: AssistantBlock) -> None:
     out.write(RawEvent(event=payload.data, source=payload.kind, subagent_run_id=agent.subagent_run_id))
 
 
-def convert_view(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: AssistantView) -> None:
+def _convert_view(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: AssistantView) -> None:
     view = payload.view
     out.write_activity(agent, f"view-{view.view_id}", "view", msgspec.to_builtins(view))
 
 
-def convert_files(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: AssistantFiles) -> None:
+def _convert_files(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: AssistantFiles) -> None:
     out.write_activity(agent, envelope.id, "files", {"files": msgspec.to_builtins(payload.files)})
 
 
 # calls
 
 
-def convert_tool_call(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: ToolCall) -> None:
+def _convert_tool_call(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: ToolCall) -> None:
     args = call_args(payload)
     text = args if isinstance(args, str) else to_json_text(args)
     whole = AgUiBlock("tool_call", payload.call_id, payload.tool)
@@ -241,12 +241,12 @@ def convert_tool_call(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: T
         agent.call_ids[payload.block_id] = payload.call_id
 
 
-def convert_tool_progress(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: ToolProgress) -> None:
+def _convert_tool_progress(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: ToolProgress) -> None:
     content = {"toolCallId": payload.call_id, "text": payload.text}
     out.write_activity(agent, f"progress-{payload.call_id}", "tool-progress", content)
 
 
-def convert_tool_result(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: ToolResult) -> None:
+def _convert_tool_result(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: ToolResult) -> None:
     out.questions.pop(payload.call_id, None)
     metadata = None
     if payload.error is not None:
@@ -263,32 +263,32 @@ def convert_tool_result(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, p
     )
 
 
-def convert_tool_await(out: AgUiWriter, _: AgUiAgent, __: Envelope, payload: ToolAwait) -> None:
+def _convert_tool_await(out: AgUiWriter, _: AgUiAgent, __: Envelope, payload: ToolAwait) -> None:
     for call in payload.calls:
         out.questions[call.call_id] = call
 
 
 CONVERTERS: dict[type, Callable[[AgUiWriter, AgUiAgent, Envelope, Any], None]] = {
-    UiMessage: convert_user_message,
-    UiAction: convert_person_event,
-    ApprovalDecision: convert_person_event,
-    SessionTitle: convert_person_event,
-    AgentStart: convert_agent_start,
-    AgentEnd: convert_agent_end,
-    AgentHandoff: convert_handoff,
-    AgentUsage: convert_usage,
-    SessionError: convert_error,
-    BlockStart: convert_block_start,
+    UiMessage: _convert_user_message,
+    UiAction: _convert_person_event,
+    ApprovalDecision: _convert_person_event,
+    SessionTitle: _convert_person_event,
+    AgentStart: _convert_agent_start,
+    AgentEnd: _convert_agent_end,
+    AgentHandoff: _convert_handoff,
+    AgentUsage: _convert_usage,
+    SessionError: _convert_error,
+    BlockStart: _convert_block_start,
     BlockDelta: convert_block_delta,
-    BlockEnd: convert_block_end,
-    BlockRetract: convert_retract,
-    AssistantMessage: convert_assistant_message,
-    AssistantThinking: convert_assistant_thinking,
-    AssistantBlock: convert_assistant_block,
-    AssistantView: convert_view,
-    AssistantFiles: convert_files,
-    ToolCall: convert_tool_call,
-    ToolProgress: convert_tool_progress,
-    ToolResult: convert_tool_result,
-    ToolAwait: convert_tool_await,
+    BlockEnd: _convert_block_end,
+    BlockRetract: _convert_retract,
+    AssistantMessage: _convert_assistant_message,
+    AssistantThinking: _convert_assistant_thinking,
+    AssistantBlock: _convert_assistant_block,
+    AssistantView: _convert_view,
+    AssistantFiles: _convert_files,
+    ToolCall: _convert_tool_call,
+    ToolProgress: _convert_tool_progress,
+    ToolResult: _convert_tool_result,
+    ToolAwait: _convert_tool_await,
 }
