@@ -1,6 +1,5 @@
-// Drives @ag-ui/client by the steps of a test. Input (stdin): {url, headers, thread, steps}. Output: JSON lines,
+// Drives @ag-ui/client by the steps of a test: `node ag_ui.mjs ag-ui-1`. Input (stdin): {url, headers, thread, steps}. Output: JSON lines,
 // one per step: {step, messages, state, types, outcome, error, interrupts, warnings}.
-import { AbstractAgent, HttpAgent, runHttpRequest, transformHttpEventStream } from "@ag-ui/client";
 import { createInterface } from "node:readline";
 import { from } from "rxjs";
 
@@ -10,10 +9,13 @@ for (const level of ["warn", "error"]) {
 }
 process.on("unhandledRejection", (error) => warnings.push(`unhandled: ${error}`));
 
+const { AbstractAgent, HttpAgent, runHttpRequest, transformHttpEventStream } = await import(process.argv[2]);
+
 /** The client of AG-UI, and the ten lines that attach it to a thread. */
 class TurnlogAgent extends HttpAgent {
   connect(input) {
-    const url = `${this.url}/${encodeURIComponent(input.threadId)}`;
+    const query = `?protocolVersion=${input.protocolVersion ?? ""}`;
+    const url = `${this.url}/${encodeURIComponent(input.threadId)}${query}`;
     return transformHttpEventStream(runHttpRequest(() => fetch(url, { headers: this.headers })));
   }
 }
@@ -88,7 +90,9 @@ const STEPS = {
     await agent.runAgent({ tools: step.tools, context: step.context, runId: step.runId }, watch(step));
   },
   async answer(step) {
-    const ids = ending.outcome.pendingToolCallIds;
+    const calls = agent.messages.flatMap((message) => message.toolCalls ?? []).map((call) => call.id);
+    const answered = new Set(agent.messages.map((message) => message.toolCallId));
+    const ids = calls.filter((id) => !answered.has(id));
     for (const toolCallId of ids) {
       agent.addMessage({ id: crypto.randomUUID(), role: "tool", toolCallId, content: step.content });
     }
@@ -100,7 +104,7 @@ const STEPS = {
       status: step.status ?? "resolved",
       ...(step.payload !== undefined && { payload: step.payload }),
     }));
-    await agent.runAgent({ resume }, watch(step));
+    await agent.runAgent({ resume, runId: step.runId }, watch(step));
   },
   /** Gives events to the client as if a server had sent them. */
   async replay(step) {

@@ -18,6 +18,7 @@ from tests.foreign_clients import node
 
 CACHE = Path(sys.prefix) / "foreign_clients"
 PACKAGE_FILES = ("package.json", "package-lock.json", ".npmrc")
+SCRIPTS = ("*.mjs", "*.js", "*.jsx")
 # Not `npm ci`, which refuses a lock without the optional packages of platforms that a registry does not have.
 INSTALL = ("install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 
@@ -49,8 +50,9 @@ def workspace(folder: Path, parent: Path) -> Iterator[Path]:
     """Yield a folder with the scripts of `folder` and its packages."""
     installed = install_packages(folder)
     place = Path(tempfile.mkdtemp(dir=parent))
-    for script in folder.glob("*.mjs"):
-        shutil.copy(script, place)
+    for pattern in SCRIPTS:
+        for script in folder.glob(pattern):
+            shutil.copy(script, place)
     shutil.copy(folder / "package.json", place)
     os.symlink(installed / "node_modules", place / "node_modules")
     yield place

@@ -1,14 +1,39 @@
-"""The recipe that attaches AG-UI's client is the one that the tests run."""
+"""The recipes of the documentation are the programs that the tests run."""
 
 from pathlib import Path
 
 from tests.support.docs_blocks import ROOT, blocks
+from tests.support.tables import for_each_row
 
 RECIPES = ROOT / "docs" / "howto" / "other-clients.md"
-DRIVER = Path(__file__).with_name("ag_ui.mjs")
+FOLDER = Path(__file__).parent
 
 
-def test_the_agent_of_the_recipe_is_the_one_that_is_tested() -> None:
-    [recipe] = [block.text for block in blocks(RECIPES) if "class TurnlogAgent" in block.text]
-    _, _, body = recipe.partition("export ")
-    assert body.strip() in DRIVER.read_text()
+def find_recipe(text: str) -> str:
+    """Return the recipe that has a text."""
+    [recipe] = [block.text for block in blocks(RECIPES) if text in block.text]
+    return recipe
+
+
+@for_each_row(
+    ("text", "program"),
+    [
+        ("class TurnlogAgent", "ag_ui.mjs"),
+        ("class TurnlogAgent", "react/turnlog-agent.js"),
+        ("class TurnlogAgent", "copilotkit/turnlog-runner.mjs"),
+        ("class TurnlogRunner", "copilotkit/turnlog-runner.mjs"),
+        ("new CopilotRuntime", "copilotkit/runtime.mjs"),
+        ("<CopilotChat", "copilotkit/copilotkit.jsx"),
+        ("useAgUiRuntime", "react/assistant-ui.jsx"),
+        ("useChat({", "react/use-chat.jsx"),
+    ],
+    ids=str,
+)
+def test_a_recipe_is_what_is_tested(text: str, program: str) -> None:
+    recipe = find_recipe(text)
+    tested = (FOLDER / program).read_text()
+    # The lines of imports depend on the place of the file.
+    paragraphs = [part.strip() for part in recipe.split("\n\n") if "import " not in part]
+    assert paragraphs
+    for paragraph in paragraphs:
+        assert paragraph.removeprefix("export ") in tested

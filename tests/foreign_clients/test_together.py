@@ -47,7 +47,7 @@ def test_four_readers_of_one_turn_have_the_same_text(tmp_path: Path, monkeypatch
     gate = tmp_path / "gate"
     monkeypatch.setenv(GATE_VARIABLE, str(gate))
     with (
-        running_client("ag_ui.mjs") as ag_ui,
+        running_client("ag_ui.mjs", "ag-ui-1") as ag_ui,
         running_client("ai_sdk.mjs", "ai7") as ai_sdk,
         running(APP, tmp_path) as server,
     ):

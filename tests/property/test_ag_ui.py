@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -12,18 +12,26 @@ from tests.foreign_clients.node import Client, running_client
 from tests.support.examples import examples
 from tests.support.random_logs import Legal, expected, logs, pruned
 from tests.support.written_logs import Item
-from turnlog.wire.dialects.ag_ui.dialect import AgUi, AgUiRun
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, no_history
+from turnlog.wire.dialects.ag_ui.dialect import AgUi
+from turnlog.wire.dialects.ag_ui.writer import AgUiRun
+from turnlog.wire.dialects.base import DialectOptions, no_history
 
 quick = examples(14)
 cuts = st.integers(0, 2**16)
 Placed = tuple[int, int, bytes]  # a seq, the number within the event, and the message
 
 
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Client]:
-    with running_client("ag_ui.mjs") as client:
-        yield client
+class Judge(NamedTuple):
+    """A client of AG-UI, and the options for its version."""
+
+    client: Client
+    options: DialectOptions
+
+
+@pytest.fixture(scope="module", params=["0", "1"])
+def judge(request: pytest.FixtureRequest) -> Iterator[Judge]:
+    with running_client("ag_ui.mjs", f"ag-ui-{request.param}") as client:
+        yield Judge(client, DialectOptions(ag_ui=request.param))
 
 
 def convert(dialect: AgUi, items: list[Item]) -> list[Placed]:
@@ -34,17 +42,17 @@ def convert(dialect: AgUi, items: list[Item]) -> list[Placed]:
     ]
 
 
-def replay(judge: Client, messages: list[bytes], earlier: list[Any] | None = None) -> list[Any]:
+def replay(judge: Judge, messages: list[bytes], earlier: list[Any] | None = None) -> list[Any]:
     """Give messages to the real client. Return its messages; it must neither refuse nor warn."""
     events = [json.loads(message) for message in messages]
-    report = judge.do("replay", events=events, messages=earlier or [])
+    report = judge.client.do("replay", events=events, messages=earlier or [])
     assert (report["warnings"], report.get("failure")) == ([], None)
     return list(report["messages"])
 
 
-def respond(items: list[Item], cut: int, **fields: Any) -> list[bytes]:
+def respond(judge: Judge, items: list[Item], cut: int, **fields: Any) -> list[bytes]:
     """Return a response that begins after `cut` events."""
-    dialect = AgUi(DEFAULT_OPTIONS, no_history, AgUiRun("thread", "run", **fields))
+    dialect = AgUi(judge.options, no_history, AgUiRun("thread", "run", **fields))
     assert convert(dialect, items[:cut]) == []
     messages = dialect.begin()
     messages += [message for _, _, message in convert(dialect, items[cut:])]
@@ -88,25 +96,25 @@ def test_between_turns_nothing_is_open(legal: Legal) -> None:
 
 @quick
 @given(legal=logs())
-def test_the_client_takes_a_whole_session(judge: Client, legal: Legal) -> None:
-    replay(judge, [message for _, _, message in convert(AgUi(), legal.items)])
+def test_the_client_takes_a_whole_session(judge: Judge, legal: Legal) -> None:
+    replay(judge, [message for _, _, message in convert(AgUi(judge.options), legal.items)])
 
 
 @quick
 @given(legal=logs(), cut=cuts, end=cuts)
 def test_the_client_takes_a_response_that_begins_and_ends_anywhere(
-    judge: Client, legal: Legal, cut: int, end: int
+    judge: Judge, legal: Legal, cut: int, end: int
 ) -> None:
     items = legal.items[: end % (len(legal.items) + 1)]
-    replay(judge, respond(items, cut % (len(items) + 1)))
+    replay(judge, respond(judge, items, cut % (len(items) + 1)))
 
 
 @quick
 @given(legal=logs(), cut=cuts)
-def test_attaching_anywhere_gives_the_messages_of_the_thread(judge: Client, legal: Legal, cut: int) -> None:
-    at_start = replay(judge, respond(legal.items, 0, sends_messages=True))
-    at_end = replay(judge, respond(legal.items, len(legal.items), sends_messages=True))
-    attached = replay(judge, respond(legal.items, cut % (len(legal.items) + 1), sends_messages=True))
+def test_attaching_anywhere_gives_the_messages_of_the_thread(judge: Judge, legal: Legal, cut: int) -> None:
+    at_start = replay(judge, respond(judge, legal.items, 0, sends_messages=True))
+    at_end = replay(judge, respond(judge, legal.items, len(legal.items), sends_messages=True))
+    attached = replay(judge, respond(judge, legal.items, cut % (len(legal.items) + 1), sends_messages=True))
     assert without_empty(attached) == without_empty(at_start) == without_empty(at_end)
 
 
@@ -118,11 +126,11 @@ def without_empty(messages: list[Any]) -> list[Any]:
 
 @quick
 @given(legal=logs())
-def test_the_texts_are_what_the_log_says_with_and_without_deltas(judge: Client, legal: Legal) -> None:
+def test_the_texts_are_what_the_log_says_with_and_without_deltas(judge: Judge, legal: Legal) -> None:
     said = expected(legal.items)
     wanted = "".join(sorted(text for mine in said.values() for kind, text in mine if kind == "text"))
     for items in (legal.items, pruned(legal.items)):
-        texts = standing(replay(judge, respond(items, 0, sends_messages=True)))
+        texts = standing(replay(judge, respond(judge, items, 0, sends_messages=True)))
         assert sorted("".join(texts.values())) == sorted(wanted)
 
 

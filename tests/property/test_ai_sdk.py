@@ -14,8 +14,9 @@ from tests.support.examples import examples
 from tests.support.random_logs import Legal, expected, logs, pruned
 from tests.support.written_logs import Item
 from turnlog.wire import sse
-from turnlog.wire.dialects.ai_sdk.dialect import AiSdk, AiSdkRun
+from turnlog.wire.dialects.ai_sdk.dialect import AiSdk
 from turnlog.wire.dialects.ai_sdk.messages import ChatMessages
+from turnlog.wire.dialects.ai_sdk.writer import AiSdkRun
 from turnlog.wire.dialects.base import DialectOptions, no_history
 
 quick = examples(10)

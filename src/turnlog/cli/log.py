@@ -40,6 +40,7 @@ from turnlog.log.checkpoint_blobs import drop_superseded_blobs
 from turnlog.log.filter import EventFilter
 from turnlog.log.sqlite.backup import back_up
 from turnlog.wire.cursor import END, parse_cursor
+from turnlog.wire.durable_streams.events import STREAM_APP
 
 if TYPE_CHECKING:
     from turnlog import App
@@ -257,7 +258,7 @@ async def read_known_damages(log: Log) -> list[Damage]:
 
 
 @click.command(
-    short_help="Remove old live events and superseded checkpoints.",
+    short_help="Remove old live events, superseded checkpoints and expired streams.",
     epilog="Example: turnlog prune --older-than 30d",
 )
 @click.argument("names", metavar="[SESSION]...", nargs=-1)
@@ -275,6 +276,7 @@ def prune(names: tuple[str, ...], log_url: str, age_ms: int) -> None:
 
     Live events are the streamed pieces of texts and progress. Complete messages, calls and results stay.
     Private blobs of checkpoints that a later checkpoint supersedes are removed too, whatever their age.
+    So are streams (Durable Streams) that were deleted or have expired, unless a fork needs them.
     Stop the server first.
     """
     removed = run_command(prune_sessions(log_url, names, max(0, now_ms() - age_ms)))
@@ -283,15 +285,18 @@ def prune(names: tuple[str, ...], log_url: str, age_ms: int) -> None:
         summary += f" from {format_count(removed.sessions, 'session')}"
     if removed.blobs:
         summary += f", {format_count(removed.blobs, 'superseded checkpoint')} removed"
+    if removed.streams:
+        summary += f", {format_count(removed.streams, 'stream')} removed"
     click.echo(summary)
 
 
 class PruneCounts(NamedTuple):
-    """How much a prune removed: live events, from how many sessions, and private blobs."""
+    """How much a prune removed: live events, from how many sessions, private blobs, and streams."""
 
     events: int
     sessions: int
     blobs: int
+    streams: int
 
 
 async def prune_sessions(log_url: str, names: tuple[str, ...], before_ms: int) -> PruneCounts:
@@ -301,7 +306,19 @@ async def prune_sessions(log_url: str, names: tuple[str, ...], before_ms: int) -
     async with open_cli_log(log_url, writable=True) as log:
         counts = [await log.prune(record.session_id, before_ms) for record in records]
         blobs = [await drop_superseded_blobs(log, record.session_id) for record in records]
-    return PruneCounts(sum(counts), sum(count > 0 for count in counts), sum(blobs))
+        streams = await erase_gone_streams(log, records)
+    return PruneCounts(sum(counts), sum(count > 0 for count in counts), sum(blobs), streams)
+
+
+async def erase_gone_streams(log: Log, records: Sequence[SessionRecord]) -> int:
+    """Erase the streams among sessions that were deleted or have expired. Return how many."""
+    session_ids = [record.session_id for record in records if record.app == STREAM_APP]
+    if not session_ids:
+        return 0
+    from turnlog.server.protocols.durable_streams.directory import StreamDirectory
+
+    directory = StreamDirectory(log)
+    return sum([await directory.erase_if_gone(session_id) for session_id in session_ids])
 
 
 COMMANDS = (tail_command, export, import_command, backup, verify, prune)

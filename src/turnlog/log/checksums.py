@@ -89,9 +89,11 @@ class RowVerifier:
         self.epoch = record.epoch
         self._checksum_seed = checksum_seed(record.session_id)
         self._known_damage = list(known_damage)
-        self._durable_count = durable_count
         self._allow_skipped = allow_skipped
-        self.seq = after
+        # Events before the first one were erased with the whole session.
+        is_before_first = after < record.first - 1
+        self._durable_count = None if is_before_first else durable_count
+        self.seq = record.first - 1 if is_before_first else after
 
     @property
     def last(self) -> int:

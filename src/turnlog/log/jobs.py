@@ -231,6 +231,15 @@ class PruneSession(NamedTuple):
     before_ms: int
 
 
+class EraseSession(NamedTuple):
+    """Remove all events of a session and what was derived from them. The result is how many events.
+
+    The record stays, closed and empty, so that the id and its seqs are never used again.
+    """
+
+    session_id: str
+
+
 class QuarantineDamage(NamedTuple):
     """Record a damage and give the session a new epoch. The result is False if it was recorded before."""
 
@@ -312,7 +321,7 @@ class EndOwner(NamedTuple):
 
 SessionJob = AppendRequest | CreateSession | CloseSession | RewriteRecord | FindEvents | ImportEvents
 DerivedJob = PutDocuments | PutSnapshot | ReplaceSnapshot | DropSnapshots | DeleteDerived | CollectDerived
-MaintenanceJob = PruneSession | QuarantineDamage
+MaintenanceJob = PruneSession | EraseSession | QuarantineDamage
 LeaseJob = (
     ClaimLease | ClaimWanted | ReleaseLease | SaveSeen | SaveStates | ResetAttempts | RenewOwner | EndOwner
 )

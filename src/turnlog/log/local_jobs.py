@@ -22,6 +22,7 @@ from turnlog.log.jobs import (
     DropPrivateBlobs,
     DropSnapshots,
     EndOwner,
+    EraseSession,
     FindEvents,
     ImportEvents,
     Job,
@@ -88,6 +89,10 @@ class StoreTransaction(Protocol):
     def collect_derived(self, session_id: str, versions: Collection[str], before_ms: int) -> None: ...
 
     def prune(self, session_id: str, before_ms: int) -> int: ...
+
+    def remove_events(self, session_id: str) -> int:
+        """Remove all events and spans of a session. Return how many events."""
+        ...
 
     def damages(self) -> list[Damage]: ...
 
@@ -312,6 +317,15 @@ def prune_session(store: StoreTransaction, job: PruneSession) -> JobResult:
     return JobResult(count, (require_record(store, job.session_id),))
 
 
+def erase_session(store: StoreTransaction, job: EraseSession) -> JobResult:
+    record = require_record(store, job.session_id)
+    count = store.remove_events(job.session_id)
+    store.delete_derived(job.session_id, None)
+    erased = record.erase()
+    store.put_record(erased)
+    return JobResult(count, (erased,))
+
+
 def quarantine_damage(store: StoreTransaction, job: QuarantineDamage) -> JobResult:
     damage = job.damage
     is_new = record_damage(store, SessionDamaged(*damage))
@@ -438,6 +452,7 @@ SESSION_JOB_HANDLERS: JobHandlers = {
     DeleteDerived: delete_derived,
     CollectDerived: collect_derived,
     PruneSession: prune_session,
+    EraseSession: erase_session,
     QuarantineDamage: quarantine_damage,
     ReleaseLease: release_lease,
     ResetAttempts: reset_attempts,

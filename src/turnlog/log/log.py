@@ -46,6 +46,7 @@ from turnlog.log.jobs import (
     DeleteDerived,
     DropPrivateBlobs,
     DropSnapshots,
+    EraseSession,
     ExpectedPosition,
     FindEvents,
     ImportCounts,
@@ -929,6 +930,14 @@ class Log:
     async def prune(self, session_id: str, before_ms: int) -> int:
         """Remove live events of finished blocks and calls older than a time. Return how many."""
         count: int = await self.run_job(PruneSession(session_id, before_ms))
+        return count
+
+    async def erase(self, session_id: str) -> int:
+        """Remove all events of a session and what was derived from them. Return how many events.
+
+        The session stays closed and empty. Its followers end.
+        """
+        count: int = await self.run_job(EraseSession(session_id))
         return count
 
     async def verify(self) -> list[Damage]:

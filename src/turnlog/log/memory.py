@@ -254,6 +254,12 @@ class Ring:
         self._drop_rows(set(indexes))
         return seqs
 
+    def clear(self) -> int:
+        """Remove all rows. Return how many."""
+        count = len(self.rows)
+        self._drop_oldest(count)
+        return count
+
     def _is_in_finished_span(self, seq: int) -> bool:
         span = self.spans.get(self.span_by_seq.get(seq, ""))
         return span is not None and span.last is not None
@@ -465,6 +471,9 @@ class MemoryStore:
             pruned_through = max(record.pruned_through, seqs[-1])
             self.put_record(record.replace(pruned_through=pruned_through, revision=record.revision + 1))
         return len(seqs)
+
+    def remove_events(self, session_id: str) -> int:
+        return self._rings[session_id].clear()
 
     def quarantine(self, damage: Damage) -> None:
         record = self.info(damage.session_id)

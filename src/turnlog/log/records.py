@@ -251,6 +251,21 @@ class SessionRecord(Struct, frozen=True, gc=False):
     def invited_principals(self) -> frozenset[str]:
         return frozenset(invite.principal for invite in self.invites.values() if invite.principal is not None)
 
+    @property
+    def is_erased(self) -> bool:
+        """Return whether all events were removed for good (`jobs.EraseSession`)."""
+        return self.closed and 0 <= self.last < self.first
+
+    def erase(self) -> "SessionRecord":
+        """Return the record without events. It keeps its position, so that no seq is used again."""
+        return self.replace(
+            first=self.last + 1,
+            pruned_through=self.last,
+            revision=self.revision + 1,
+            title="",
+            closed=True,
+        )
+
     def replace(self, **changes: object) -> "SessionRecord":
         return structs.replace(self, **changes)
 

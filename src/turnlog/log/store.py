@@ -181,7 +181,7 @@ class DerivedStore(Protocol):
 
 @runtime_checkable
 class Maintenance(Protocol):
-    """Ability: check what is stored. Its jobs are `PruneSession` and `QuarantineDamage`."""
+    """Ability: check what is stored. Its jobs are `PruneSession`, `EraseSession`, `QuarantineDamage`."""
 
     def verify(self) -> Iterable[Damage]:
         """Check everything that is stored. Yield the damages, session by session."""

@@ -132,6 +132,7 @@ CONTRACTS = number_contracts(
         private_blobs.blob_stays_private,
         private_blobs.drop_private_blobs_by_name,
         appending.repeated_key,
+        side_data.erase_removes_all_events,
     ],
 )
 
@@ -147,6 +148,7 @@ DURABLE_CONTRACTS = number_contracts(
         durability.session_details_survive_reopen,
         leasing.leases_survive_reopen,
         private_blobs.private_blobs_survive_reopen,
+        durability.erased_session_survives_reopen,
     ],
 )
 

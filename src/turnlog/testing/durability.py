@@ -67,6 +67,19 @@ async def pruned_end_survives_reopen(make_store: StoreFactory) -> None:
         assert await harness.read_seqs() == [0, 1, 3]
 
 
+async def erased_session_survives_reopen(make_store: StoreFactory) -> None:
+    """A reopened store accepts a session that was erased, and has none of its events."""
+    async with open_harness(make_store) as harness:
+        await harness.append(*durable_events("a", "b"))
+        assert await harness.log.erase(harness.session) == 2
+        record = await harness.info()
+    async with open_harness(make_store) as harness:
+        await harness.expect_undamaged()
+        assert await harness.info() == record
+        assert await harness.read_seqs() == []
+        await expect_raises(SessionClosed, harness.append(durable_event("c")))
+
+
 async def spans_survive_reopen(make_store: StoreFactory) -> None:
     """A reopened store has the same open agents and turns, and replays the same events."""
     async with open_harness(make_store) as harness:

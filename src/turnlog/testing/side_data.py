@@ -1,6 +1,6 @@
-"""Contracts of a store: blobs, documents, snapshots and pruning."""
+"""Contracts of a store: blobs, documents, snapshots, pruning and erasing."""
 
-from turnlog.errors import CallerError, NotFound
+from turnlog.errors import CallerError, Conflict, NotFound, SessionClosed
 from turnlog.log import Blob, Document, Snapshot
 from turnlog.testing.factories import (
     block_delta_event,
@@ -179,6 +179,36 @@ async def prune_first_and_last_events(make_store: StoreFactory) -> None:
         assert await harness.read_seqs(3) == []
         assert await harness.append(durable_event("b")) == [5]
         assert await harness.read_seqs(2) == [3, 5]
+        await harness.expect_undamaged()
+
+
+async def erase_removes_all_events(make_store: StoreFactory) -> None:
+    """Erasing removes all events and derived data of one session. Its id and its seqs stay used."""
+    async with open_harness(make_store) as harness:
+        log = harness.log
+        other = await log.create("contract")
+        await harness.append(durable_event("a"), session=other)
+        await harness.append(
+            durable_event("a"), block_start_event("x"), block_delta_event("x"), block_end_event("x")
+        )
+        await harness.put_snapshot("tree", 0, b"")
+        before = await harness.info()
+        async with open_follower(log, harness.session, 3) as pages:
+            assert await log.erase(harness.session) == 4
+            assert [page async for page in pages] == []
+
+        record = await harness.info()
+        assert record.is_erased
+        assert (record.first, record.last, record.epoch) == (4, 3, before.epoch)
+        assert await harness.read_seqs() == []
+        assert await harness.read_seqs(1, replay_from=-1) == []
+        assert not await log.has_event(harness.session, 0)
+        assert await log.find_events(harness.session, ["evt_a"]) == {}
+        assert await harness.snapshot("tree", 0) is None
+        await expect_raises(SessionClosed, harness.append(durable_event("b")))
+        await expect_raises(Conflict, log.create("contract", harness.session))
+        assert await log.erase(harness.session) == 0
+        assert (await log.read(other)).last == 0
         await harness.expect_undamaged()
 
 

@@ -1,5 +1,6 @@
 """The clients of the Durable Streams project (npm, PyPI) against `turnlog serve`."""
 
+import asyncio
 import json
 import subprocess
 from collections.abc import Callable, Sequence
@@ -9,7 +10,8 @@ from typing import Any
 
 from durable_streams import DurableStream, stream
 
-from tests.e2e.harness import running
+from tests.e2e.harness import Server, running
+from tests.e2e.test_durable_streams import following
 from tests.foreign_clients.node import find_node
 from tests.foreign_clients.packages import workspace
 from tests.support.limits import HANG_S
@@ -94,6 +96,53 @@ def test_the_npm_client_resumes_at_an_offset(tmp_path: Path) -> None:
 
         assert items(first) == [0, 1]
         assert items(second) == [2, 3]
+
+
+def test_npm_readers_get_over_a_silence_with_heartbeats(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        place = stack.enter_context(workspace(FOLDER, tmp_path))
+        server = stack.enter_context(running("fast", tmp_path, options=("--heartbeat", "0.1")))
+        json_type = {"content-type": "application/json"}
+        assert server.ask("PUT", "/v1/stream/silent", b"[0]", json_type)[0] == 201
+
+        url = f"{server.url}/v1/stream/silent"
+        readers = [Script(place, "read.mjs", [url, server.token, live, "2"]) for live in ("sse", "long-poll")]
+        for reader in readers:
+            stack.callback(reader.kill)
+            reader.read_lines(1)
+        # Another connection counts what the silence of this stream sends.
+        asyncio.run(wait_for_heartbeats(server, "silent?offset=now&live=sse", 5))
+        assert server.ask("POST", "/v1/stream/silent", b"1", json_type)[0] == 204
+
+        for reader in readers:
+            assert reader.finish() == ""
+            assert items(reader) == [0, 1]
+
+
+async def wait_for_heartbeats(server: Server, path: str, count: int) -> None:
+    async with following(server, path) as reader:
+        await reader.wait_for_comments(count)
+
+
+def test_the_python_client_gets_over_a_silence_and_a_killed_server(tmp_path: Path) -> None:
+    json_type = {"content-type": "application/json"}
+    with running("fast", tmp_path, options=("--heartbeat", "0.1")) as first:
+        url = f"{first.url}/v1/stream/killed"
+        headers: dict[str, str | Callable[[], str]] = {**first.headers}
+        assert first.ask("PUT", "/v1/stream/killed", b"[0]", json_type)[0] == 201
+        with stream(url, headers=headers, offset="-1", live="sse") as response:
+            received = response.iter_json()
+            assert next(received) == 0
+            asyncio.run(wait_for_heartbeats(first, "killed?offset=now&live=sse", 3))
+            assert first.ask("POST", "/v1/stream/killed", b"1", json_type)[0] == 204
+            assert next(received) == 1
+            offset = response.offset
+        first.kill()
+        with running("fast", tmp_path, port=first.port) as second:
+            assert second.ask("POST", "/v1/stream/killed", b"2", json_type)[0] == 204
+            with stream(url, headers=headers, offset=offset, live=False) as response:
+                # The client's offset is that of the last batch whose end it has read: before the 1.
+                assert response.read_json() == [1, 2]
 
 
 def test_the_python_client_writes_and_reads(tmp_path: Path) -> None:

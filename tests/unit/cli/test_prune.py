@@ -6,9 +6,13 @@ import json
 import pytest
 
 from tests.unit.cli.harness import LIVE, NO_SESSION, NOW_MS, TURN, Place, error, no_log, said, turn
+from turnlog.app import Principal
 from turnlog.cli.log import parse_age_ms
 from turnlog.ids import now_ms
 from turnlog.log import Log
+from turnlog.server.protocols.durable_streams.directory import StreamDirectory, StreamKey
+from turnlog.wire.durable_streams.events import StreamAppend
+from turnlog.wire.durable_streams.requests import parse_create
 
 
 @pytest.fixture
@@ -98,3 +102,26 @@ def test_an_age_is_needed(place: Place) -> None:
     result = place.run("prune")
     assert result.exit_code == 2
     assert "Missing option '--older-than'" in result.stderr
+
+
+async def create_streams(log: Log) -> None:
+    """Create a stream that lives, a fork of it that has expired, and another one that has expired."""
+    directory = StreamDirectory(log)
+    principal = Principal("ada")
+    headers = {"content-type": "application/json", "stream-expires-at": "2001-01-01T00:00:00Z"}
+    source = parse_create({**headers, "stream-expires-at": "2999-01-01T00:00:00Z"})
+    first = StreamAppend(messages=("text",))
+    await directory.create(StreamKey(principal, "living"), source, first, lambda: None)
+    fork = parse_create({**headers, "stream-forked-from": "living"})
+    await directory.create(StreamKey(principal, "fork"), fork, None, lambda: None)
+    await directory.create(StreamKey(principal, "expired"), parse_create(headers), first, lambda: None)
+
+
+def test_streams_that_have_expired_are_erased(place: Place) -> None:
+    place.work(create_streams)
+    result = place.run("prune", "--older-than", "1s")
+    assert result.output == "0 live events removed, 2 streams removed\n"
+    assert place.run("prune", "--older-than", "1s").output == "0 live events removed\n"
+    assert place.run("verify").exit_code == 0
+    exported = place.run("export")
+    assert exported.stdout.count("stream.append") == 1

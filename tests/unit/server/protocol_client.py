@@ -31,7 +31,7 @@ class ProtocolClient:
 
     def run(self, **body: Any) -> Any:
         """Send RunAgentInput."""
-        return self.post("/ag-ui/desk", {"threadId": "t", "messages": [], **body})
+        return self.post("/ag-ui/desk", {"threadId": "t", "messages": [], "protocolVersion": "1.0", **body})
 
     def chat(self, *parts: Any, **body: Any) -> Any:
         """Send a chat whose last message has these parts."""

@@ -136,7 +136,9 @@ def test_a_question_that_is_cancelled_stops_the_turn(client: ProtocolClient) -> 
 
 
 def test_what_does_not_exist(client: ProtocolClient) -> None:
-    assert client.get("/ag-ui/desk/nothing").status_code == 404
+    assert client.get("/ag-ui/desk/nothing").status_code == 200  # a thread without a run is empty
+    assert client.get("/ag-ui/desk/sess_nothing").status_code == 404
+    assert client.post("/ag-ui/desk/nothing/stop", {}).status_code == 404
     assert client.get(f"/ag-ui/desk/{'x' * 300}").status_code == 404
     assert client.get("/ag-ui/other/capabilities").status_code == 404
     assert client.run(runId="").status_code == 400

@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from starlette.testclient import TestClient
 
 from tests.support.tables import for_each_row
@@ -24,7 +26,7 @@ from turnlog.server import create_app
 from turnlog.server.auth.credentials import GUEST_PREFIX, BuiltinAuth, hash_token
 from turnlog.server.limits.policy import Limits
 from turnlog.server.protocols.durable_streams import DurableStreams
-from turnlog.server.protocols.durable_streams.directory import StreamDirectory, StreamKey
+from turnlog.server.protocols.durable_streams.directory import StreamConflict, StreamDirectory, StreamKey
 from turnlog.server.protocols.durable_streams.open_stream import (
     SNAPSHOT_EVENTS,
     SNAPSHOT_NAME,
@@ -32,6 +34,7 @@ from turnlog.server.protocols.durable_streams.open_stream import (
 )
 from turnlog.server.protocols.durable_streams.reading import make_readable_stream, read_contents
 from turnlog.server.protocols.durable_streams.routes import MAX_APPEND_BYTES, make_producer_event_id
+from turnlog.server.streaming.query import CursorGone
 from turnlog.wire.durable_streams.events import Producer, StreamAppend
 from turnlog.wire.durable_streams.framing import StreamFormat, join_contents
 from turnlog.wire.durable_streams.requests import parse_create
@@ -453,6 +456,136 @@ def test_wrong_forks_are_refused(headers: dict[str, str], status: int) -> None:
         create(client, "source", "[1,2]")
         assert fork(client, "fork", "source", **headers).status_code == status
         assert read(client, "fork").status_code == 404
+
+
+# Deleting
+
+
+def stored_frames(folder: Path) -> list[bytes]:
+    with closing(sqlite3.connect(folder / "log.db")) as connection:
+        return [frame for (frame,) in connection.execute("select frame from event order by seq")]
+
+
+def sqlite_url(folder: Path) -> str:
+    return f"sqlite:///{folder}/log.db"
+
+
+def test_a_delete_removes_the_data_from_the_disk(tmp_path: Path) -> None:
+    with serving(sqlite_url(tmp_path)) as client:
+        create(client, "secret", '["one"]')
+        append(client, "secret", '"two"')
+        create(client, "other", '["three"]')
+        assert any(b"two" in frame for frame in stored_frames(tmp_path))  # the control
+        assert client.delete(S + "secret", headers=as_("ada")).status_code == 204
+        assert [b"three" in frame for frame in stored_frames(tmp_path)].count(True) == 1
+        assert not any(b"secret" in frame or b"two" in frame for frame in stored_frames(tmp_path))
+        assert append(client, "secret", '"late"').status_code == 404
+        assert client.delete(S + "secret", headers=as_("ada")).status_code == 404
+        assert client.head(S + "secret", headers=as_("ada")).status_code == 404
+        assert create(client, "secret", '["new"]').status_code == 201
+        assert read(client, "secret").json() == ["new"]
+
+
+def test_the_last_fork_takes_the_data_of_its_sources_with_it(tmp_path: Path) -> None:
+    with serving(sqlite_url(tmp_path)) as client:
+        create(client, "a", '["of a"]')
+        fork(client, "b", "a", '["of b"]', **JSON)
+        fork(client, "c", "b", '["of c"]', **JSON)
+        for path in ("a", "b"):
+            client.delete(S + path, headers=as_("ada"))
+        assert read(client, "c").json() == ["of a", "of b", "of c"]
+        client.delete(S + "c", headers=as_("ada"))
+        assert stored_frames(tmp_path) == []
+
+
+def test_an_expired_stream_is_erased_at_the_next_request(tmp_path: Path) -> None:
+    with serving(sqlite_url(tmp_path)) as client:
+        for path in ("read", "created"):
+            assert create(client, path, "[1]", **{"stream-ttl": "0"}).status_code == 201
+        assert len(stored_frames(tmp_path)) == 4
+        assert read(client, "read").status_code == 404
+        assert len(stored_frames(tmp_path)) == 2
+        assert create(client, "created", "[2]").status_code == 201
+        assert read(client, "created").json() == [2]
+        assert len(stored_frames(tmp_path)) == 2
+
+
+async def delete_beside_another_server() -> list[Outcome]:
+    """Delete a stream that two directories have open. Return what the second one decides before and after."""
+    log = Log(MemoryStore())
+    key = StreamKey(Principal("ada"), "shared")
+    first, second = StreamDirectory(log), StreamDirectory(log)
+    await first.create(key, parse_create(JSON), None, lambda: None)
+    stream = await second.get(key)
+    before, event_id = request_of("p", 0)
+    outcomes = [(await stream.run_request(partial(plan_stream_append, before), event_id)).outcome]
+    await first.delete(key)
+    body, event_id = request_of("p", 1)
+    outcomes.append((await stream.run_request(partial(plan_stream_append, body), event_id)).outcome)
+    await log.close()
+    return outcomes
+
+
+def test_another_server_notices_that_a_stream_was_erased() -> None:
+    assert asyncio.run(delete_beside_another_server()) == [Outcome.ACCEPTED, Outcome.GONE]
+
+
+class ErasingLog(Log):
+    """A log in which another request erases a session just before the next one is created."""
+
+    doomed = ""
+
+    async def create(
+        self,
+        app: str,
+        session_id: str | None = None,
+        events: Sequence[Event] = (),
+        *,
+        wants_work: bool = False,
+    ) -> str:
+        if self.doomed:
+            await self.erase(self.doomed)
+        return await super().create(app, session_id, events, wants_work=wants_work)
+
+
+async def fork_while_the_source_is_erased() -> tuple[str, bool]:
+    log = ErasingLog(MemoryStore())
+    directory = StreamDirectory(log)
+    source = StreamKey(Principal("ada"), "source")
+    stream, _ = await directory.create(source, parse_create(JSON), StreamAppend(messages=(1,)), lambda: None)
+    log.doomed = stream.session_id
+    forked = parse_create({**JSON, "stream-forked-from": "source"})
+    try:
+        await directory.create(StreamKey(Principal("ada"), "fork"), forked, None, lambda: None)
+        error = ""
+    except StreamConflict as refusal:
+        error = str(refusal)
+    records = await log.sessions()
+    await log.close()
+    return error, all(record.is_erased for record in records)
+
+
+def test_a_fork_of_a_stream_that_is_erased_meanwhile_is_refused() -> None:
+    assert asyncio.run(fork_while_the_source_is_erased()) == ("the source was deleted meanwhile", True)
+
+
+async def read_fork_without_its_source() -> None:
+    log = Log(MemoryStore())
+    directory = StreamDirectory(log)
+    source = StreamKey(Principal("ada"), "source")
+    stream, _ = await directory.create(source, parse_create(JSON), StreamAppend(messages=(1,)), lambda: None)
+    forked = parse_create({**JSON, "stream-forked-from": "source"})
+    fork, _ = await directory.create(StreamKey(Principal("ada"), "fork"), forked, None, lambda: None)
+    await log.erase(stream.session_id)
+    try:
+        with pytest.raises(CursorGone):
+            await read_contents(log, make_readable_stream(fork), 0, 1000)
+    finally:
+        await log.close()
+
+
+def test_a_fork_that_lost_its_source_says_so() -> None:
+    asyncio.run(read_fork_without_its_source())
 
 
 async def reopen_after(count: int) -> tuple[StreamState, StreamState, int]:

@@ -1,5 +1,6 @@
 """The dialect `ag-ui`: which events become which events of AG-UI 1.0, in a session and in a response."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from turnlog import events as ev
 from turnlog.events import Envelope, Payload, UnknownPayload
 from turnlog.vocabularies import DIALECTS
 from turnlog.wire.dialects.ag_ui import messages as ag_ui_messages
-from turnlog.wire.dialects.ag_ui.dialect import AgUi, AgUiRun
+from turnlog.wire.dialects.ag_ui.dialect import AgUi
 from turnlog.wire.dialects.ag_ui.messages import ThreadMessages
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, no_history
+from turnlog.wire.dialects.ag_ui.writer import AgUiRun
+from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DialectOptions, no_history
 from turnlog.wire.sse import Decoder
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "ag_ui"
@@ -36,6 +38,33 @@ def test_vector(case: dict[str, Any]) -> None:
     messages = [message for item in vector_log(case["events"]) for message in dialect.convert(*item)]
     assert decode(messages) == case["messages"]
     assert decode(dialect.close()) == case.get("close", [])
+
+
+def as_version_0(message: Any) -> Any:
+    """Return a message as clients before 1.0 take it: they refuse what they do not know."""
+    if message["type"] == "RUN_FINISHED":
+        message["outcome"].pop("pendingToolCallIds", None)
+        if message["outcome"]["type"] == "cancelled":
+            del message["outcome"]
+    elif message["type"] == "TOOL_CALL_RESULT" and isinstance(message["content"], list):
+        texts = [part["text"] for part in message["content"] if part["type"] == "text"]
+        sources = [part["source"] for part in message["content"] if part["type"] == "image"]
+        urls = [source["value"] for source in sources if source["type"] == "url"]
+        message["content"] = "\n".join(texts + urls)
+    return message
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["name"]))
+def test_vector_for_clients_before_1(case: dict[str, Any]) -> None:
+    dialect = AgUi(DialectOptions(ag_ui="0"))
+    messages = [message for item in vector_log(case["events"]) for message in dialect.convert(*item)]
+    expected = copy.deepcopy([*case["messages"], *case.get("close", [])])
+    assert decode(messages + dialect.close()) == [as_version_0(message) for message in expected]
+
+
+def test_vectors_have_what_clients_before_1_refuse() -> None:
+    messages = [message for case in CASES for message in case["messages"]]
+    assert sum(as_version_0(copy.deepcopy(message)) != message for message in messages) >= 3
 
 
 @pytest.mark.parametrize("run", RUNS["runs"], ids=lambda run: str(run["name"]))
@@ -238,3 +267,32 @@ def test_a_snapshot_has_the_last_form_of_an_activity_and_the_metadata_of_calls()
     call, activity = decode(dialect.begin())[1]["messages"]
     assert call["toolCalls"][0]["metadata"] == {"turnlog": {"executor": "provider"}}
     assert activity["content"] == {"toolCallId": "c1", "text": "all"}
+
+
+def test_attaching_for_clients_before_1_sends_open_messages_and_waiting_calls_from_their_start() -> None:
+    items = log(
+        START,
+        (ev.AssistantMessage(text="Done."), AGENT),
+        (ev.BlockStart(block_id="b1", kind="text"), AGENT),
+        (ev.BlockDelta(block_id="b1", text="Hel"), AGENT),
+        (ev.BlockStart(block_id="b2", kind="text"), AGENT),
+        (ev.ToolCall(call_id="c1", tool="page", executor="frontend", args={"a": 1}), AGENT),
+        (ev.ToolAwait(calls=(ev.AwaitedCall(call_id="c1", tool="page", args={"a": 1}),)), AGENT),
+        (ev.BlockDelta(block_id="b1", text="lo"), AGENT),
+    )
+    dialect = AgUi(DialectOptions(ag_ui="0"), no_history, AgUiRun("t", "r", sends_messages=True))
+    for item in items[:-1]:
+        dialect.convert(*item)
+    _, snapshot, *reopened = decode(dialect.begin())
+    assert [message["content"] for message in snapshot["messages"]] == ["Done."]
+    assert [(event["type"], event.get("delta")) for event in reopened] == [
+        ("STEP_STARTED", None),
+        ("TEXT_MESSAGE_START", None),
+        ("TEXT_MESSAGE_CONTENT", "Hel"),
+        ("TEXT_MESSAGE_START", None),
+        ("TOOL_CALL_START", None),
+        ("TOOL_CALL_ARGS", '{"a":1}'),
+        ("TOOL_CALL_END", None),
+    ]
+    [delta] = decode(dialect.convert(*items[-1]))
+    assert delta == {"type": "TEXT_MESSAGE_CONTENT", "messageId": "b1", "delta": "lo"}

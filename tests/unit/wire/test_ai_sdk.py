@@ -9,9 +9,10 @@ import pytest
 from tests.support.written_logs import log, scope, vector_log
 from turnlog import events as ev
 from turnlog.vocabularies import DIALECTS
-from turnlog.wire.dialects.ai_sdk.dialect import AiSdk, AiSdkRun
+from turnlog.wire.dialects.ai_sdk.dialect import AiSdk
 from turnlog.wire.dialects.ai_sdk.messages import ChatMessages
 from turnlog.wire.dialects.ai_sdk.parts import finish_reason
+from turnlog.wire.dialects.ai_sdk.writer import AiSdkRun
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, DialectOptions, no_history
 from turnlog.wire.sse import Decoder
 

@@ -256,6 +256,11 @@ class EngineTransaction:
             self.put_record(record.replace(pruned_through=pruned_through, revision=record.revision + 1))
         return int(count)
 
+    def remove_events(self, session_id: str) -> int:
+        number = self.records[session_id].number
+        self.connection.execute("delete from span where session = %b", [number])
+        return self.connection.execute("delete from event where session = %b", [number]).rowcount
+
     def damages(self) -> list[Damage]:
         return self.reader.damages()
 

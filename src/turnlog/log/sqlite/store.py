@@ -475,6 +475,12 @@ class SqliteStore:
             self.put_record(record.replace(pruned_through=pruned_through, revision=record.revision + 1))
         return int(count)
 
+    def remove_events(self, session_id: str) -> int:
+        self._flush()
+        number = self._records[session_id][0]
+        self._writer_connection.execute("delete from span where session = ?", (number,))
+        return self._writer_connection.execute("delete from event where session = ?", (number,)).rowcount
+
     def quarantine(self, damage: Damage) -> None:
         self._flush()
         if damage not in recorded_damage(self._writer_connection, damage.session_id):

@@ -30,6 +30,7 @@ class DialectOptions(msgspec.Struct, frozen=True, kw_only=True):
     ids: Literal["seq", "dense"] = "seq"
     images: Literal["url", "inline"] = "url"  # inline: every image is a data URI, whatever its size
     citations: Literal["chunks", "whole"] = "chunks"  # whole: a citation is one message, whatever its size
+    ag_ui: Literal["0", "1"] = "1"  # the version of the client: those before 1.0 refuse outcomes of 1.0
     ai_sdk: Literal["5", "6", "7"] = "5"  # the version of the client, which refuses parts of later ones
 
 

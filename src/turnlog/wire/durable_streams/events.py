@@ -12,6 +12,7 @@ from msgspec import Meta
 from turnlog.events import Payload, Record, Vocabulary
 from turnlog.events.payload import SYSTEM_ORIGINS, Count, Origins, SessionId
 
+STREAM_APP = "durable-streams"  # of the sessions of streams; no application of this name is served
 MAX_PATH_CHARS = 1024
 MAX_CONTENT_TYPE_CHARS = 256
 MAX_PRODUCER_ID_CHARS = 256
@@ -109,7 +110,7 @@ class StreamFork(Payload, frozen=True, kw_only=True):
 
 
 class StreamDelete(Payload, frozen=True, kw_only=True):
-    """A client deleted a stream. Its path can be used again when no fork of it is left."""
+    """A client deleted a stream. Its events are erased, and its path is free, when no fork of it is left."""
 
     TYPE: ClassVar = "stream.delete"
     ORIGINS: ClassVar[Origins] = SYSTEM_ORIGINS

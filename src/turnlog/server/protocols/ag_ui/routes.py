@@ -2,8 +2,8 @@
 
 `POST /ag-ui/{app}` takes RunAgentInput and responds with the run. `GET /ag-ui/{app}/{thread}` attaches to a
 thread at any time: it begins with all messages and the state, and follows what runs. A thread id is the
-caller's own name for a session; an id that begins with `sess_` is that of a session. A run id that the log
-has already is not run twice: its client is attached.
+caller's own name for a session, and empty until its first run; an id that begins with `sess_` is that of a
+session. The message of a run id that the log has already is not stored twice: its client is attached.
 """
 
 import msgspec
@@ -35,12 +35,21 @@ from turnlog.server.responses import json_response
 from turnlog.server.routes.messages import StopResponse
 from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
 from turnlog.server.streaming.streams import SSE_MEDIA_TYPE, EventStreamResponse, IteratorSource
-from turnlog.wire.dialects.ag_ui.dialect import AgUi, AgUiRun
+from turnlog.wire import sse
+from turnlog.wire.dialects.ag_ui.dialect import AgUi
 from turnlog.wire.dialects.ag_ui.messages import ThreadMessages
-from turnlog.wire.dialects.base import DEFAULT_OPTIONS, no_history
+from turnlog.wire.dialects.ag_ui.writer import AgUiRun
+from turnlog.wire.dialects.base import DialectOptions, no_history
 from turnlog.wire.dialects.registry import CORE_DIALECTS
 
 FRAMING = CORE_DIALECTS["ag-ui"].framing
+
+ATTACH_QUERY = {"protocolVersion": "1.0 for a client of AG-UI 1.0; older clients get what they know"}
+
+
+def options_of(protocol_version: str | None) -> DialectOptions:
+    """Return the options for a client. Clients before 1.0 do not say their version."""
+    return DialectOptions(ag_ui="1" if protocol_version else "0")
 
 
 class AgUiProtocol:
@@ -64,6 +73,7 @@ class AgUiProtocol:
                 "/ag-ui/{app}/{thread}",
                 routes.attach,
                 "All messages of a thread, and what runs in it (AG-UI).",
+                query=ATTACH_QUERY,
                 media_type=SSE_MEDIA_TYPE,
             ),
             post_route(
@@ -88,10 +98,14 @@ class AgUiRoutes:
         membership = await self._find_membership(request)
         return json_response(StopResponse(await self._access.sessions.stop(membership)), 202)
 
-    async def attach(self, request: Request) -> EventStreamResponse:
+    async def attach(self, request: Request) -> Response | EventStreamResponse:
         self._server.events.streams.check_quota(get_identity(request.scope))
-        membership = await self._find_membership(request)
-        return await self._attach(request, membership, request.path_params["thread"], None)
+        version = request.query_params.get("protocolVersion")
+        thread_id = request.path_params["thread"]
+        membership = await self._find_thread(request)
+        if membership is None:
+            return make_empty_thread(thread_id, version)
+        return await self._attach(request, membership, thread_id, None, version)
 
     async def run(self, request: Request) -> EventStreamResponse:
         sessions = self._access.sessions
@@ -103,11 +117,12 @@ class AgUiRoutes:
         membership.require_member()
 
         message_id = make_run_event_id(membership, AgUiProtocol.name, body.run_id)
-        is_known = bool(await sessions.log.find_events(membership.session_id, [message_id]))
         run_input = read_run_input(body, await list_waiting_calls(sessions, membership))
-        has_input = run_input.answers or run_input.action or run_input.prompt or run_input.stops
-        if is_known or not has_input:
-            return await self._attach(request, membership, body.thread_id, body.run_id)
+        if await sessions.log.find_events(membership.session_id, [message_id]):
+            # CopilotKit answers a question under the id of the run that asked it.
+            run_input = run_input._replace(prompt=None, action=None)
+        if not (run_input.answers or run_input.action or run_input.prompt or run_input.stops):
+            return await self._attach(request, membership, body.thread_id, body.run_id, body.protocol_version)
 
         record = await sessions.log.info(membership.session_id)
         events = list(run_input.answers)
@@ -123,7 +138,7 @@ class AgUiRoutes:
         seqs = await sessions.post(membership, events) if events else []
         last_seq = max([record.last, *seqs])
         if run_input.stops or last_seq <= record.last:
-            return await self._attach(request, membership, body.thread_id, body.run_id)
+            return await self._attach(request, membership, body.thread_id, body.run_id, body.protocol_version)
         return await self._respond(request, membership, body, record, message_id, last_seq)
 
     async def _respond(
@@ -151,7 +166,7 @@ class AgUiRoutes:
             messages=ThreadMessages([msgspec.Raw(msgspec.json.encode(item)) for item in body.messages]),
             state=await load_visible_state(sessions, membership, before.last, meter.charge),
         )
-        dialect = AgUi(DEFAULT_OPTIONS, no_history, run)
+        dialect = AgUi(options_of(body.protocol_version), no_history, run)
         stream = RunStream(sessions, membership, before, dialect, FRAMING, turn)
         bounds = await sessions.log.turn_bounds(session_id, turn)
         if bounds is not None:
@@ -159,7 +174,12 @@ class AgUiRoutes:
         return self._make_response(request, membership, stream, first_seq, last_seq, turn)
 
     async def _attach(
-        self, request: Request, membership: Membership, thread_id: str, run_id: str | None
+        self,
+        request: Request,
+        membership: Membership,
+        thread_id: str,
+        run_id: str | None,
+        version: str | None,
     ) -> EventStreamResponse:
         """Stream all messages and the state, then what runs now. The run ends when nothing runs."""
         sessions = self._access.sessions
@@ -171,7 +191,7 @@ class AgUiRoutes:
             sends_messages=True,
             state=await load_visible_state(sessions, membership, record.last, meter.charge),
         )
-        dialect = AgUi(DEFAULT_OPTIONS, no_history, run)
+        dialect = AgUi(options_of(version), no_history, run)
         stream = RunStream(sessions, membership, record, dialect, FRAMING, None)
         await stream.read_before(record.first, record.last + 1, meter.charge_and_wait)
         run.run_id = run_id or stream.last_turn or record.session_id
@@ -196,13 +216,26 @@ class AgUiRoutes:
         )
 
     async def _find_membership(self, request: Request) -> Membership:
-        thread_id = request.path_params["thread"]
-        membership = None
-        if len(thread_id) <= MAX_ID_CHARS:
-            membership = await find_thread(
-                self._access, request, find_served_app(self._access, request), thread_id
-            )
+        membership = await self._find_thread(request)
         if membership is None:
-            raise NotFound(f"no thread {thread_id[:80]}")
-        request.scope[SESSION_KEY] = membership.session_id
+            raise NotFound(f"no thread {request.path_params['thread'][:80]}")
         return membership
+
+    async def _find_thread(self, request: Request) -> Membership | None:
+        """Return the caller's membership in the thread of a path; None for one that has no run yet."""
+        thread_id = request.path_params["thread"]
+        app = find_served_app(self._access, request)
+        if len(thread_id) > MAX_ID_CHARS:
+            raise NotFound(f"expected a thread id of at most {MAX_ID_CHARS} characters")
+        membership = await find_thread(self._access, request, app, thread_id)
+        if membership is not None:
+            request.scope[SESSION_KEY] = membership.session_id
+        return membership
+
+
+def make_empty_thread(thread_id: str, version: str | None) -> Response:
+    """Return the response for a thread that has no run yet: pages attach before their first message."""
+    dialect = AgUi(options_of(version), no_history, AgUiRun(thread_id, thread_id, sends_messages=True))
+    frames = [sse.encode(message) for message in [*dialect.begin(), *dialect.close()]]
+    headers = {name.decode(): value.decode() for name, value in FRAMING.headers}
+    return Response(FRAMING.opening + b"".join(frames), headers=headers)

@@ -39,8 +39,9 @@ from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
 from turnlog.server.streaming.query import parse_dialect_options
 from turnlog.server.streaming.streams import SSE_MEDIA_TYPE, EventStreamResponse, IteratorSource
 from turnlog.state.tree import restrict_to_channels
-from turnlog.wire.dialects.ai_sdk.dialect import AiSdk, AiSdkRun
+from turnlog.wire.dialects.ai_sdk.dialect import AiSdk
 from turnlog.wire.dialects.ai_sdk.messages import ChatMessages
+from turnlog.wire.dialects.ai_sdk.writer import AiSdkRun
 from turnlog.wire.dialects.base import DialectOptions, no_history
 from turnlog.wire.dialects.registry import AI_SDK_FRAMING
 from turnlog.wire.dialects.run_outcome import is_running

@@ -2,7 +2,11 @@
 
 A path is an alias of its principal: the id of the session is derived from both, and from the number of
 earlier streams under the path, which were deleted or have expired. So a request never reaches the stream of
-another principal. A deleted stream is gone when no fork of it is left.
+another principal.
+
+A deleted or expired stream whose forks are all gone is erased: at the DELETE, at the next request for its
+path, or by `turnlog prune`. What is left is an empty session that keeps the number. With a fork left, the
+data stays, because the fork reads it.
 """
 
 from collections.abc import Callable
@@ -20,6 +24,7 @@ from turnlog.server.protocols.durable_streams.reading import make_readable_strea
 from turnlog.server.streaming.query import CursorGone
 from turnlog.vocabularies import FULL_CATALOG
 from turnlog.wire.durable_streams.events import (
+    STREAM_APP,
     ForkSource,
     StreamAppend,
     StreamClose,
@@ -34,7 +39,6 @@ from turnlog.wire.durable_streams.requests import (
 )
 from turnlog.wire.durable_streams.state import Outcome, StreamState, plan_delete, plan_fork
 
-STREAM_APP = "durable-streams"  # of the sessions of streams; no application of this name is served
 MAX_OPEN_STREAMS = 10_000  # whose state is kept in memory, some KiB each
 
 
@@ -93,6 +97,7 @@ class StreamDirectory:
             return
         if await self._has_living_fork(stream.state):
             raise StreamGone(f"the stream {key.path[:80]} was deleted, and forks of it are left")
+        await self._erase(stream)
         raise not_found(key)
 
     async def _find(self, key: StreamKey) -> FoundStream | None:
@@ -163,7 +168,9 @@ class StreamDirectory:
                 is_gone = state.is_gone(now_ms())
                 if is_gone and await self._has_living_fork(state):
                     raise StreamConflict("the stream under this path was deleted, and forks of it are left")
-                if not is_gone:
+                if is_gone:
+                    await self._erase(found.stream)
+                else:
                     source_path = source_path_of(request)
                     if not state.matches(request, source_path):
                         raise StreamConflict("another stream has this path, with another configuration")
@@ -179,6 +186,7 @@ class StreamDirectory:
             stream = OpenStream(self.log, session_id, key.principal.name)
             self._keep(key, FoundStream(number, stream))
             await stream.refresh()
+            await self._check_inherited(stream)
             return stream, True
 
     async def _first_events(
@@ -246,6 +254,13 @@ class StreamDirectory:
         )
         return [create, *payloads]
 
+    async def _check_inherited(self, stream: OpenStream) -> None:
+        """Erase a new fork and raise `StreamConflict` if what it inherits was erased meanwhile."""
+        for part in stream.state.inherits:
+            if (await self.log.info(part.session_id)).is_erased:
+                await self.log.erase(stream.session_id)
+                raise StreamConflict("the source was deleted meanwhile")
+
     async def get_source(self, key: StreamKey, fork: ForkRequest) -> OpenStream:
         """Return the stream that a fork is taken from."""
         try:
@@ -269,6 +284,29 @@ class StreamDirectory:
         decision = await stream.run_request(plan_delete)
         if decision.outcome is not Outcome.ACCEPTED:
             raise not_found(key)
+        if not await self._has_living_fork(stream.state):
+            await self._erase(stream)
+
+    async def _erase(self, stream: OpenStream) -> None:
+        """Erase a stream that is gone and has no fork, then those of its sources that only waited for it."""
+        if stream.record.is_erased:
+            return
+        sources = [part.session_id for part in stream.state.inherits]
+        await self.log.erase(stream.session_id)
+        for session_id in sources:
+            await self.erase_if_gone(session_id)
+
+    async def erase_if_gone(self, session_id: str) -> bool:
+        """Erase the stream of a session if it is gone and has no fork. Return whether it was erased."""
+        stream = OpenStream(self.log, session_id, "")
+        try:
+            state = await stream.refresh()
+        except NotFound:
+            return False  # its first event is damaged
+        if stream.record.is_erased or not state.is_gone(now_ms()) or await self._has_living_fork(state):
+            return False
+        await self._erase(stream)
+        return True
 
 
 def not_found(key: StreamKey) -> NotFound:

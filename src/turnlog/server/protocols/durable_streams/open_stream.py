@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from turnlog.errors import Conflict, NotFound, Unavailable
+from turnlog.errors import Conflict, NotFound, SessionClosed, Unavailable
 from turnlog.events import Event, Payload, Scope
 from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.ids import new_id, now_ms
@@ -73,7 +73,8 @@ class OpenStream:
     async def refresh(self) -> StreamState:
         """Return the state as of the last event of the log. Raise `NotFound` if there is no session."""
         record = await self._log.info(self.session_id)
-        if self._is_stale or record.last > self.state.last or record.epoch != self.record.epoch:
+        has_moved = record.last > self.state.last or record.epoch != self.record.epoch
+        if self._is_stale or has_moved or record.is_erased != self.record.is_erased:
             async with self._lock:
                 await self._load()
         else:
@@ -83,6 +84,11 @@ class OpenStream:
     async def _load(self) -> None:
         """Read the events that the state lacks, or all of them if it may be wrong."""
         record = await self._log.info(self.session_id)
+        if record.is_erased:
+            self.state = StreamState(last=record.last, is_deleted=True)
+            self.record = record
+            self._is_stale = False
+            return
         state = self.state.copy()
         if self._is_stale or record.epoch != self.record.epoch:
             state = await self._load_snapshot(record)
@@ -181,7 +187,7 @@ class OpenStream:
 
         try:
             result = await self._log.append(self.session_id, events, expected_last=self.state.last)
-        except Conflict:
+        except (Conflict, SessionClosed):  # it moved on, or it was erased
             self._is_stale = True
             return None
         if not all(result.new):  # another server has appended the same requests

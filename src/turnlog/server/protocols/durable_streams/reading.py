@@ -158,6 +158,8 @@ async def read_contents(log: Log, readable: Readable, position: int, max_bytes: 
                 position = part.base + row.seq + 1
                 if left_bytes <= 0:
                     break
+            if not rows and part.session_id != readable.session_id:
+                raise CursorGone("what the stream inherits was lost")
             if not rows:
                 position = part.until
     return ContentPage(contents, settle_position(readable, position))

@@ -50,7 +50,7 @@ class RunFinished(AgUiEvent, frozen=True, kw_only=True, tag="RUN_FINISHED"):
     thread_id: str
     run_id: str
     result: Any = None
-    outcome: Json
+    outcome: Json | None = None
     usage: list[TokenUsage] | None = None
 
 

@@ -69,14 +69,24 @@ class ThreadMessages:
             else:
                 self._messages.pop(message_id, None)
 
-    def to_json(self, *, with_activities: bool) -> list[Any]:
-        """Return the newest messages that fit. A client keeps its own activities if there are none."""
+    def text_of(self, message_id: str) -> str:
+        """Return the streamed text of a message, or the arguments of a call."""
+        message = self._messages.get(message_id)
+        return "".join(message.pieces) if message is not None else ""
+
+    def to_json(self, *, with_activities: bool, without: Collection[str] = ()) -> list[Any]:
+        """Return the newest messages that fit, but those `without`.
+
+        A client keeps its own activities if there are none.
+        """
         messages: list[Any] = []
         size_bytes = 0
         newest_first = [*self._earlier, *self._messages.values()][::-1]
         for message in newest_first:
             if isinstance(message, ThreadMessage):
                 if message.fields["role"] == "activity" and not with_activities:
+                    continue
+                if message.fields["id"] in without:
                     continue
                 message = msgspec.Raw(msgspec.json.encode(message.to_json()))
             assert isinstance(message, msgspec.Raw)

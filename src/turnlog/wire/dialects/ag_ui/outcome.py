@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from turnlog.events import AgentEnd, AwaitedCall, Usage
+from turnlog.events import AgentEnd, AwaitedCall, ToolCall, Usage
 from turnlog.state.tree import OpenCall, Tree
 from turnlog.wire.dialects._common import question_text
 from turnlog.wire.dialects.ag_ui.events import METADATA_KEY, AgUiEvent, RunFailed, RunFinished, TokenUsage
@@ -23,9 +23,14 @@ APPROVAL_SCHEMA = {
 
 
 def build_run_end(
-    outcome: RunOutcome, thread_id: str, run_id: str, tree: Tree, interrupts: list[dict[str, Any]]
+    outcome: RunOutcome,
+    thread_id: str,
+    run_id: str,
+    tree: Tree,
+    interrupts: list[dict[str, Any]],
+    version: str,
 ) -> AgUiEvent:
-    """Build the last event of a run."""
+    """Build the last event of a run, for a client of a version."""
     usage = [token_usage(model, usage) for model, usage in outcome.usage.items()] or None
     failure = outcome.failure
     if failure is not None:
@@ -33,15 +38,17 @@ def build_run_end(
 
     end = outcome.end
     result = None
+    fields: dict[str, Any] | None
     if interrupts:
-        fields: dict[str, Any] = {"type": "interrupt", "interrupts": interrupts}
+        fields = {"type": "interrupt", "interrupts": interrupts}
     elif outcome.is_cancelled:
-        fields = {"type": "cancelled"}
+        # Clients before 1.0 have no word for it, and refuse a word that they do not have.
+        fields = {"type": "cancelled"} if version != "0" else None
     else:
         fields = {"type": "success"}
         result = end.result if end is not None else None
         pending = list_page_calls(tree)
-        if pending:
+        if pending and version != "0":
             fields["pendingToolCallIds"] = pending
     return RunFinished(
         thread_id=thread_id,
@@ -86,6 +93,16 @@ def find_interrupts(tree: Tree, questions: Mapping[str, AwaitedCall]) -> list[di
                 interrupt["subagentRunId"] = agent_id
             interrupts.append(interrupt)
     return interrupts
+
+
+def find_waiting_calls(tree: Tree) -> list[tuple[str, ToolCall]]:
+    """Return the calls that wait for a person or for the page, each with its agent."""
+    return [
+        (agent_id, call.call)
+        for agent_id, invocation in tree.open.items()
+        for call in invocation.calls.values()
+        if call.approval_request is not None or call.awaits_page
+    ]
 
 
 def approval_interrupt(call: OpenCall) -> dict[str, Any]:
