@@ -12,6 +12,8 @@ psql -v ON_ERROR_STOP=1 --no-psqlrc --quiet --dbname postgres <<'SQL'
 \set replication_password `cat "$SECRETS/replication_password"`
 create role turnlog login password :'turnlog_password';
 create role replicator login replication password :'replication_password';
+-- For `turnlog cluster-check`: it looks whether the standbys are connected.
+grant pg_read_all_stats to turnlog;
 create database turnlog owner turnlog encoding 'UTF8' template template0;
 -- Each server has the names of all three, so that the quorum also holds after a failover.
 alter system set synchronous_standby_names = 'ANY 1 (db1, db2, db3)';
