@@ -26,7 +26,7 @@ from tests.conftest import program
 from tests.support.deploy_files import COMPOSE, read_yaml
 from tests.support.docs_nginx import free_port
 from tests.support.limits import HANG_S
-from tests.support.postgres_server import USER, PostgresServer, server_folder, user_options
+from tests.support.postgres_server import USER, PostgresServer, running_server, server_folder, user_options
 
 [FILE] = read_yaml(COMPOSE / "compose.yaml")
 NAME = "log.example.org"
@@ -334,6 +334,13 @@ def test_database_refuses_other_roles_and_wrong_passwords(site: Site) -> None:
         )
         assert done.returncode != 0
         assert re.search("password authentication failed|no pg_hba.conf entry", done.stderr), done.stderr
+
+
+def test_control_a_database_without_these_rules_lets_a_wrong_password_in() -> None:
+    with running_server() as server:
+        words = [TURNLOG, "cluster-check", server.url().replace("turnlog@", "turnlog:wrong@")]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "ok       version" in done.stdout
 
 
 def test_events_of_a_worker_come_through_a_web_node_while_the_turn_goes_on(site: Site) -> None:
