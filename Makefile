@@ -54,7 +54,7 @@ covered: .venv/dev.stamp
 
 # With servers, browsers and other processes, whose tests wait more than they work; and what reads the documents.
 processes: .venv/dev.stamp
-	$(BIN)/python -m pytest -n 3 $(FILES) tests/e2e tests/foreign_clients tests/security tests/faults tests/cluster tests/property tests/fuzz tests/scale \
+	$(BIN)/python -m pytest -n 3 $(FILES) tests/e2e tests/foreign_clients tests/security tests/faults tests/cluster tests/deploy tests/property tests/fuzz tests/scale \
 		tests/unit/examples $(wildcard tests/test_*.py)
 
 check: .venv/dev.stamp

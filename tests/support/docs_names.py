@@ -15,7 +15,7 @@ from tests.support.docs_blocks import ROOT, anchors, blocks, codes, links
 from turnlog.cli import main
 
 OPERATORS = {"|", "||", "&&", ";", "&", ">", ">>", "<"}
-PATH = re.compile(r"(?:\.github|bench|docs|examples|src|tests|web)/[\w./*-]*[\w*]")
+PATH = re.compile(r"(?:\.github|bench|deploy|docs|examples|src|tests|web)/[\w./*-]*[\w*]")
 ASSIGNMENT = re.compile(r"\w+=")
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_:]*|\.\.\.")
 MAKE = re.compile(r"^\.PHONY: (.*)$", re.MULTILINE)

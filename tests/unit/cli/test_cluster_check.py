@@ -60,8 +60,15 @@ def test_a_cluster_with_a_quorum_of_two_standbys_is_good() -> None:
         while not primary.execute("select 1 from pg_stat_replication where sync_state = 'quorum' offset 1"):
             pass
         result = check(primary.url())
+        primary.execute("create role guest login")
+        seen_by_guest = check(primary.url().replace("turnlog@", "guest@")).output
+        primary.execute("grant pg_read_all_stats to guest")
+        seen_by_monitor = check(primary.url().replace("turnlog@", "guest@")).output
     assert (result.exit_code, "ERROR" in result.output, "warning" in result.output) == (0, False, False)
     assert "ok       quorum: 2 synchronous standbys" in result.output
+    assert "this role may not see which standbys are connected" in seen_by_guest
+    assert "every commit waits" not in seen_by_guest
+    assert "ok       quorum: 2 synchronous standbys" in seen_by_monitor
 
 
 def test_another_address_and_an_engine_out_of_reach_are_messages(server: PostgresServer) -> None:

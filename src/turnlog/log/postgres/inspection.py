@@ -57,6 +57,9 @@ def check_quorum(reader: EngineReader) -> Iterator[Finding]:
     if not names:
         advice = "set synchronous_standby_names = 'ANY 1 (...)' with two standbys"
         yield Finding("warning", "quorum", "no standby: a failover may lose acknowledged events", advice)
+    elif not may_read_statistics(reader):
+        text = f"{names} is set; this role may not see which standbys are connected"
+        yield Finding("warning", "quorum", text, "grant pg_read_all_stats to the role, and check again")
     elif count == 0:
         advice = "start a standby, or correct synchronous_standby_names"
         yield Finding("error", "quorum", f"no standby of {names} is connected: every commit waits", advice)
@@ -152,6 +155,12 @@ def check_pooler(connection: Connection) -> Iterator[Finding]:
     else:
         advice = "connect to PostgreSQL directly, or through a pooler in session mode"
         yield Finding("error", "pooler", "a pooler changes connections between statements", advice)
+
+
+def may_read_statistics(reader: EngineReader) -> bool:
+    """Return whether the role sees the connections of other roles; else their columns are null."""
+    [(may_read,)] = reader.select("select pg_has_role('pg_read_all_stats', 'USAGE')")
+    return bool(may_read)
 
 
 def show(reader: EngineReader, name: str) -> str:

@@ -238,4 +238,4 @@ def make_empty_thread(thread_id: str, version: str | None) -> Response:
     dialect = AgUi(options_of(version), no_history, AgUiRun(thread_id, thread_id, sends_messages=True))
     frames = [sse.encode(message) for message in [*dialect.begin(), *dialect.close()]]
     headers = {name.decode(): value.decode() for name, value in FRAMING.headers}
-    return Response(FRAMING.opening + b"".join(frames), headers=headers)
+    return Response(b"".join(frames), headers=headers)
