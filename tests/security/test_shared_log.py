@@ -15,7 +15,8 @@ from tests.support.postgres_server import PostgresServer, empty_log, running_ser
 from turnlog.agents import Agent, Scripted
 from turnlog.app import App, Principal
 from turnlog.cli import main
-from turnlog.server import create_app
+from turnlog.errors import CallerError
+from turnlog.server import application, create_app
 from turnlog.server.auth.credentials import BuiltinAuth, accept_code, hash_token
 from turnlog.server.auth.revocation import Revocation
 from turnlog.server.auth.sign_in_journal import SERVER_APP, SERVER_SESSION
@@ -154,9 +155,15 @@ def test_no_person_reads_the_journal_of_sign_ins(server: PostgresServer) -> None
                 assert one.status(f"/api/{path}?session={SERVER_SESSION}", token=token) == 404
 
 
+def test_an_application_with_the_name_of_the_journal_is_refused() -> None:
+    with pytest.raises(CallerError, match="turnlog-server is a name of the server"):
+        create_app(App(SERVER_APP, Agent("Echo", "", Scripted(lambda messages: ["Yes."]))), "memory:")
+
+
 def test_control_an_application_with_the_name_of_the_journal_shows_it_to_operators(
-    server: PostgresServer,
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(application, "RESERVED_APP_NAMES", frozenset())
     with ExitStack() as closing:
         [one] = start_nodes(
             closing, server, KEY, app=App(SERVER_APP, Agent("Echo", "", Scripted(lambda messages: ["Yes."])))

@@ -31,7 +31,7 @@ from turnlog.server.auth.authentication import AuthenticationCheck
 from turnlog.server.auth.credentials import Authenticator, BuiltinAuth, Identity
 from turnlog.server.auth.host_check import LOOPBACK, HostOriginCheck
 from turnlog.server.auth.revocation import Revocation
-from turnlog.server.auth.sign_in_journal import SignInJournal
+from turnlog.server.auth.sign_in_journal import SERVER_APP, SignInJournal
 from turnlog.server.console_files import console_routes
 from turnlog.server.error_responses import handle_error, handle_http_exception
 from turnlog.server.html_pages import get_root_path
@@ -41,6 +41,7 @@ from turnlog.server.metrics import Metrics
 from turnlog.server.middleware import RequestCheck, RequestChecksMiddleware
 from turnlog.server.openapi import Operation, build_openapi
 from turnlog.server.protocols.base import ProtocolServer, ServerProtocol, index_protocols
+from turnlog.server.protocols.durable_streams.directory import STREAM_APP
 from turnlog.server.request_body import make_decoder_executor
 from turnlog.server.responses import json_response
 from turnlog.server.routes.agent import AgentRoutes
@@ -58,6 +59,7 @@ from turnlog.vocabularies import DIALECTS
 from turnlog.wire.dialects.registry import DialectRegistry
 
 REACH_CHECK_S = 1.0
+RESERVED_APP_NAMES = frozenset({SERVER_APP, STREAM_APP})
 
 
 def create_app(  # noqa: PLR0913  all but the first two are options
@@ -144,6 +146,7 @@ class Server:
         self._role = role
         self._is_draining = False
         self._apps = list(index_apps(apps).values())
+        check_app_names(self._apps)
         self._log = log
         self._auth = auth
         self._describe = describe
@@ -272,6 +275,13 @@ class Server:
         assert isinstance(self._auth, BuiltinAuth)
         self._auth.set_tokens(tokens)
         self.event_stream.streams.end_signed_out()
+
+
+def check_app_names(apps: Iterable[App]) -> None:
+    """Raise `CallerError` for a name under which the server keeps sessions of its own."""
+    for app in apps:
+        if app.name in RESERVED_APP_NAMES:
+            raise CallerError(f"{app.name} is a name of the server: choose another one for the application")
 
 
 def is_always_valid(identity: Identity) -> bool:
