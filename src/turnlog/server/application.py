@@ -41,7 +41,7 @@ from turnlog.server.metrics import Metrics
 from turnlog.server.middleware import RequestCheck, RequestChecksMiddleware
 from turnlog.server.openapi import Operation, build_openapi
 from turnlog.server.protocols.base import ProtocolServer, ServerProtocol, index_protocols
-from turnlog.server.protocols.durable_streams.directory import STREAM_APP
+from turnlog.server.protocols.durable_streams.__pycache__.directory.cpython-311.pyc import STREAM_APP
 from turnlog.server.request_body import make_decoder_executor
 from turnlog.server.responses import json_response
 from turnlog.server.routes.agent import AgentRoutes
