@@ -6,6 +6,7 @@ say TEXT     stream the text, word by word
 wait GATE    wait until the test has opened the gate
 call TOOL    call a tool when the completion ends; `call TOOL GATE` lets the tool wait for the gate
 
+`GATE@` is a gate for each node: `GATE@NODE`.
 Steps and tools report to a file what they do, on which node and in which session. The folder of the gates and
 of the file, and the name of the node, are in the environment.
 """
@@ -37,6 +38,8 @@ def report(*words: str) -> None:
 
 async def pass_gate(name: str, waiter: str) -> None:
     """Wait until a gate is open, and report both ends of the wait."""
+    if name.endswith("@"):
+        name += os.environ[NODE_VARIABLE]
     report("waits", name, waiter)
     while not Path(os.environ[FOLDER_VARIABLE], f"gate-{name}").exists():  # noqa: ASYNC110  another process
         await asyncio.sleep(GATE_POLL_S)

@@ -93,7 +93,7 @@ class Follower:
         self._reader = Reader(self.nodes[0], session_id)
         self._changed = threading.Condition()
         self._is_stopped = False
-        self.ends: list[str] = []  # the nodes at which a stream ended, in order
+        self.ends: list[tuple[str, str]] = []  # the node of each stream that ended, and the last id of it
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -106,7 +106,7 @@ class Follower:
             with suppress(OSError):
                 asyncio.run(self._reader.read(self._take, limit_s=HANG_S))
             if self._reader.status == 200:
-                self.ends.append(node.name)
+                self.ends.append((node.name, self._reader.last_id))
             else:
                 time.sleep(POLL_S)  # before the next attempt
             number += 1
