@@ -116,3 +116,23 @@ def test_a_worker_that_was_paused_for_a_moment_goes_on(cluster: Cluster) -> None
     assert not follower.find("process.end")
     assert cluster.count_effects("starts", "scribble") == 1
     assert_read_once(follower, cluster.events(session))
+
+
+def test_a_session_comes_back_to_the_worker_that_lost_it_without_noticing(cluster: Cluster) -> None:
+    """Worker v still has its runner of the waiting session, with the fence of its lost lease."""
+    web = cluster.start("web", "a")
+    paused = cluster.start("worker", "v")
+    session = web.session()
+    follower = Follower([web], session)
+    web.send(session, "call remove | say Done")
+    request = follower.wait_for("approval.request")
+    paused.signal(signal.SIGSTOP)
+    other = cluster.start("worker", "w")
+    cluster.wait_for_owner(session, "w")
+    paused.signal(signal.SIGCONT)
+    assert other.stop() == 0
+    assert cluster.owner_node(session) == ""
+    web.answer_approval(session, request)
+    follower.wait_for("agent.end", stop_reason="end_turn")
+    assert cluster.effects == [f"starts remove {session} v", f"ends remove {session} v"]
+    assert_read_once(follower, cluster.events(session))

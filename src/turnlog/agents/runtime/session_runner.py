@@ -80,6 +80,10 @@ class SessionRunner:
         return self._follow_task.done() or self.error is not None
 
     @property
+    def is_stopping(self) -> bool:
+        return self._is_stopping
+
+    @property
     def has_reached_end(self) -> bool:
         """Return whether the session was closed, or its history was replaced."""
         is_over = self.error is None or isinstance(self.error, SessionClosed)
@@ -349,6 +353,7 @@ class SessionRunner:
     async def abandon(self) -> None:
         """End all tasks and give up the session without a word: another runner takes it over."""
         await self._stop_following()
+        self.runtime.abandon()
         await self.end_tasks()
         await self._held_record.aclose()
 
