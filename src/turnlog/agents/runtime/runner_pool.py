@@ -108,6 +108,8 @@ class RunnerPool:
             if runner is not None:
                 return runner
             task = self._openings.get(session_id)
+            if task is None and self._is_draining:
+                raise Conflict(f"this process is being stopped: another one runs {session_id}", -1)
             if task is None or task.done():
                 task = self._start(session_id, None)
             return await asyncio.shield(task)
@@ -357,6 +359,7 @@ class RunnerPool:
         `close`.
         """
         self._is_draining = True
+        self._log.leases.work_wakeup.wake()  # other processes have to know before they claim
         for task in list(self._openings.values()):
             runner = opened_runner(task) if task.done() else None
             if runner is not None:

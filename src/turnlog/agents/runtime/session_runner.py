@@ -9,7 +9,7 @@ task fails stops all its tasks and writes nothing more; the next owner continues
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence, Set
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
@@ -99,9 +99,13 @@ class SessionRunner:
         """Return whether nothing would be lost if this process released the session."""
         return self.is_idle and not self.users and not self._tasks and self.runtime.is_quiet
 
+    def has_tasks_beside(self, tasks: Set[asyncio.Task[Any]]) -> bool:
+        return not self._tasks.keys() <= tasks
+
     @property
-    def has_tasks(self) -> bool:
-        return bool(self._tasks)
+    def has_processed_writes(self) -> bool:
+        """Return whether the runtime has reacted to everything that this runner has appended."""
+        return self.processed_seq >= self.writer.last_seq
 
     @property
     def state(self) -> str:
@@ -209,6 +213,7 @@ class SessionRunner:
         async with self.lock:
             await self.runtime.resume()
             self.processed_seq = self.tree.last_seq
+        self.on_change(self)
         async for page in self.log.follow(self.session_id, self.tree.last_seq):
             async with self.lock:
                 await self._process_page(page)
@@ -223,6 +228,7 @@ class SessionRunner:
                 continue
             if row.live:
                 self._skip_live(row)
+                self.processed_seq = row.seq
                 continue
             envelope, payload = self.folds.decode(row)
             context = self._apply(row, envelope, payload)
@@ -328,7 +334,7 @@ class SessionRunner:
         if error is not None:
             self._note_error(error)
             self._abandon_tasks()
-        elif not self._tasks:
+        else:
             self.on_change(self)
 
     def _note_error(self, error: BaseException | None) -> None:
