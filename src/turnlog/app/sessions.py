@@ -108,6 +108,14 @@ class MemberPlan(AppendPlan):
     own_start: int = field(kw_only=True)
 
 
+class AppendedBatch(NamedTuple):
+    """The events of a member's batch and their seqs; `is_new` is False if the log had one of them before."""
+
+    events: Sequence[Event]
+    seqs: list[int]
+    is_new: bool
+
+
 class ChannelStates(msgspec.Struct, omit_defaults=True):
     """The channels of a session in which a turn runs, and in which agents wait; "" is no channel."""
 
@@ -376,21 +384,29 @@ class Sessions:
             return events
 
         async with self._session_lock(membership):
-            if event_id:
-                rows = await self.log.find_events(membership.session_id, [event_id])
-                if rows:
-                    last = await self._last_seq(membership)
-                    return previous_send(membership.app, message, rows[event_id], last)
-            events, seqs = await self._append(membership, build_events)
-        turn = events[-1].scope.trace_id or ""
-        return SendResult(seqs[-1], message_id, turn, cancelled_calls=len(events) - 1)
+            previous = await self._previous_send(membership, message, event_id) if event_id else None
+            if previous is not None:
+                return previous
+            batch = await self._append(membership, build_events)
+        if not batch.is_new:
+            # another server has appended the message since: its turn is the one that runs
+            previous = await self._previous_send(membership, message, message_id)
+            assert previous is not None
+            return previous
+        turn = batch.events[-1].scope.trace_id or ""
+        return SendResult(batch.seqs[-1], message_id, turn, cancelled_calls=len(batch.events) - 1)
 
-    async def _append(
-        self,
-        membership: Membership,
-        build_events: BuildEvents,
-    ) -> tuple[Sequence[Event], list[int]]:
-        """Append a member's batch with the events that rules emit. Return the batch and its seqs.
+    async def _previous_send(
+        self, membership: Membership, message: UiMessage, event_id: str
+    ) -> SendResult | None:
+        """Return the result of a message that is in the log already; None if it is not."""
+        rows = await self.log.find_events(membership.session_id, [event_id])
+        if not rows:
+            return None
+        return previous_send(membership.app, message, rows[event_id], await self._last_seq(membership))
+
+    async def _append(self, membership: Membership, build_events: BuildEvents) -> AppendedBatch:
+        """Append a member's batch with the events that rules emit.
 
         If what is open has changed meanwhile, the batch is built again.
         """
@@ -424,7 +440,8 @@ class Sessions:
         assert appended is not None
         plan, result = appended
         self.runners.retry(membership.session_id)
-        return plan.own_events, result.seqs[plan.own_start : plan.own_start + len(plan.own_events)]
+        own = slice(plan.own_start, plan.own_start + len(plan.own_events))
+        return AppendedBatch(plan.own_events, result.seqs[own], all(result.new[own]))
 
     async def _not_yet_appended(self, membership: Membership, events: Sequence[Event]) -> Sequence[Event]:
         if not membership.app.has_rules:
@@ -436,8 +453,8 @@ class Sessions:
         """Append a page's events (messages, answers, actions, the application's) and return their seqs."""
         batch = ClientEventBatch(self.log, membership, membership.channel)
         async with self._session_lock(membership):
-            _, seqs = await self._append(membership, lambda folds: batch.build_events(folds, client_events))
-        return batch.resolve_seqs(seqs)
+            appended = await self._append(membership, lambda folds: batch.build_events(folds, client_events))
+        return batch.resolve_seqs(appended.seqs)
 
     async def chat(self, membership: Membership, chat: Chat) -> SendResult:
         """Append a page's events and then a message, in one batch and one turn.
@@ -471,8 +488,11 @@ class Sessions:
             folds = await self._synced_folds(membership.record)
             result = await self._previous_chat(membership, chat, await build_events(folds), ids)
             if result is None:
-                events, seqs = await self._append(membership, build_events)
+                events, seqs, is_new = await self._append(membership, build_events)
                 result = SendResult(seqs[0], events[-1].id, events[-1].scope.trace_id or "")
+                if not is_new:
+                    # another server has appended the chat since: its turn is the one that runs
+                    result = await self._previous_chat(membership, chat, events, ids) or result
         await self._wait_until_settled(membership, result.turn)
         return result
 
