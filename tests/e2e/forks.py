@@ -7,22 +7,41 @@ any other from then on: it has its own memory and sockets, and dies of the signa
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 CONTEXT = get_context("forkserver")
-CONTEXT.set_forkserver_preload(["turnlog.cli", "turnlog.server.uvicorn_server", "tests.e2e.apps"])
+CONTEXT.set_forkserver_preload(
+    [
+        "turnlog.cli",
+        "turnlog.server.uvicorn_server",
+        "turnlog.log.postgres.store",
+        "tests.e2e.apps",
+        "tests.cluster.apps",
+    ]
+)
+
+
+def do_nothing() -> None:
+    """For commands that run as they are."""
 
 
 class Fork:
     """What the tests need of `subprocess.Popen`, of a fork."""
 
-    def __init__(self, arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        env: Mapping[str, str],
+        prepare: Callable[[], None] = do_nothing,
+    ) -> None:
+        """`prepare` is called in the fork, before the command."""
         read, write = CONTEXT.Pipe(duplex=False)
         with read, write, Connection(os.dup(2), readable=False) as errors:
-            begun = (write, errors, list(arguments), str(folder), dict(env))
+            begun = (write, errors, list(arguments), str(folder), dict(env), prepare)
             self._process = CONTEXT.Process(target=turnlog, args=begun)
             self._process.start()
             self.stdout = os.fdopen(os.dup(read.fileno()))
@@ -51,7 +70,12 @@ class Fork:
 
 
 def turnlog(
-    output: Connection, errors: Connection, arguments: list[str], folder: str, env: dict[str, str]
+    output: Connection,
+    errors: Connection,
+    arguments: list[str],
+    folder: str,
+    env: dict[str, str],
+    prepare: Callable[[], None],
 ) -> None:
     """The command, in the fork."""
     from turnlog.cli import main
@@ -63,4 +87,5 @@ def turnlog(
     os.environ.clear()
     os.environ.update(env)
     sys.argv = ["turnlog", *arguments]
+    prepare()
     main()

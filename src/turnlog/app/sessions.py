@@ -489,6 +489,9 @@ class Sessions:
             if result is None:
                 events, appended = await self._append(membership, build_events)
                 result = SendResult(appended.seqs[0], events[-1].id, events[-1].scope.trace_id or "")
+                if not all(appended.new):
+                    # another server has appended the chat since: its turn is the one that runs
+                    result = await self._previous_chat(membership, chat, events, ids) or result
         await self._wait_until_settled(membership, result.turn)
         return result
 

@@ -2,12 +2,15 @@
 
 A store that several processes share ends the rights of an owner that does not renew them. So this process
 remembers when it began its last renewal that succeeded: for a lease time after that no other owner can have
-claimed its sessions.
+claimed its sessions. After a longer pause each lease has to be read again: another owner may have claimed the
+session, and a renewal does not bring it back.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +33,18 @@ from turnlog.log.wakeup import Wakeup
 CERTAIN_PART = 0.8  # of a lease time: the clocks of two machines do not run equally fast
 
 
+@dataclass(slots=True)
+class OwnerRenewals:
+    """When the last renewal of an owner began, by the loop's clock, and the leases that are certain since.
+
+    `fences` has the fence of each session that was claimed or confirmed while no renewal was late.
+    """
+
+    began_s: float = -math.inf
+    fences: dict[str, int] = field(default_factory=dict)
+    is_draining: bool = False
+
+
 class LogLeases:
     """The leases of a log's sessions (`leases.Leases`)."""
 
@@ -44,7 +59,7 @@ class LogLeases:
         self._run = run_job
         self._run_read = run_read
         self._clock = clock
-        self._owners: dict[str, float] = {}  # when the last renewal of each began, by the loop's clock
+        self._owners: dict[str, OwnerRenewals] = {}
         self.work_wakeup = Wakeup()
 
     @property
@@ -53,7 +68,11 @@ class LogLeases:
         return self._store.lease_s
 
     async def claim(self, session_id: str, owner: str) -> Lease | None:
-        lease: Lease | None = await self._run_as_owner(ClaimLease(session_id, owner, self._clock()), owner)
+        renewals = self._renewals_of(owner)
+        job = ClaimLease(session_id, owner, self._clock())
+        lease: Lease | None = await self._run_as_owner(job, renewals)
+        if lease is not None:
+            renewals.fences[session_id] = lease.fence
         return lease
 
     async def claim_wanted(
@@ -61,35 +80,52 @@ class LogLeases:
     ) -> list[Lease]:
         names = None if apps is None else frozenset(apps)
         job = ClaimWanted(owner, names, limit, self._clock())
-        leases: list[Lease] = await self._run_as_owner(job, owner)
+        renewals = self._renewals_of(owner)
+        leases: list[Lease] = await self._run_as_owner(job, renewals)
+        renewals.fences.update({lease.session_id: lease.fence for lease in leases})
         return leases
 
     async def release(self, lease: Lease, seen: int, wake_at_ms: int | None = None, state: str = "") -> bool:
         job = ReleaseLease(lease.session_id, lease.owner, lease.fence, seen, wake_at_ms, state)
         is_released: bool = await self._run(job)
+        renewals = self._renewals_of(lease.owner)
+        if renewals.fences.get(lease.session_id) == lease.fence:
+            del renewals.fences[lease.session_id]
         if wake_at_ms is not None:
             self.work_wakeup.wake()  # those who wait for work have to look at the new time
         return is_released
 
     async def renew(self, owner: str, *, is_draining: bool = False) -> None:
-        await self._run_as_owner(RenewOwner(owner, self._clock(), is_draining), owner)
+        renewals = self._renewals_of(owner)
+        renewals.is_draining = is_draining
+        await self._run_as_owner(RenewOwner(owner, self._clock(), is_draining), renewals)
 
     async def confirm(self, lease: Lease) -> None:
-        if self._is_certain(lease.owner):
-            return
-        # this process was paused, or the store was out of reach: another owner may have claimed the session
-        await self.renew(lease.owner)
-        is_held = await self._run_read(self._store.holds_lease, lease.session_id, lease.owner, lease.fence)
-        if not is_held:
-            raise Fenced(f"another process owns {lease.session_id} now")
+        # This process was paused, or the store was out of reach: another owner may have claimed the session.
+        # If the store takes as long as that to answer, its answer is too old, and it is asked again.
+        while not self._is_certain(lease):
+            renewals = self._renewals_of(lease.owner)
+            await self.renew(lease.owner, is_draining=renewals.is_draining)
+            fences = renewals.fences
+            if not await self._run_read(self._store.holds_lease, lease.session_id, lease.owner, lease.fence):
+                raise Fenced(f"another process owns {lease.session_id} now")
+            fences[lease.session_id] = lease.fence  # without effect if a renewal was late meanwhile
 
-    def _is_certain(self, owner: str) -> bool:
+    def _is_certain(self, lease: Lease) -> bool:
         if self._store.lease_s is None:
             return True
-        renewed_at_s = self._owners.get(owner)
-        if renewed_at_s is None:
-            return False
-        return asyncio.get_running_loop().time() - renewed_at_s < self._store.lease_s * CERTAIN_PART
+        renewals = self._renewals_of(lease.owner)
+        return renewals.fences.get(lease.session_id) == lease.fence and self._is_in_time(renewals)
+
+    def _renewals_of(self, owner: str) -> OwnerRenewals:
+        return self._owners.setdefault(owner, OwnerRenewals())
+
+    def _is_in_time(self, renewals: OwnerRenewals) -> bool:
+        """Return whether no other owner can count this one as dead yet."""
+        lease_s = self._store.lease_s
+        return (
+            lease_s is None or asyncio.get_running_loop().time() - renewals.began_s < lease_s * CERTAIN_PART
+        )
 
     async def save_seen(self, owner: str, seen: Mapping[str, int]) -> None:
         await self._run(SaveSeen(owner, tuple(seen.items())))
@@ -126,12 +162,13 @@ class LogLeases:
             raise CallerError("this store has no leases")
         return self._event_store
 
-    async def _run_as_owner(self, job: Job, owner: str) -> Any:
+    async def _run_as_owner(self, job: Job, renewals: OwnerRenewals) -> Any:
         """Commit a job that renews its owner. The owner is alive from now on."""
         began_s = asyncio.get_running_loop().time()
-        self._owners.setdefault(owner, -float("inf"))
         result = await self._run(job)
-        self._owners[owner] = began_s
+        if not self._is_in_time(renewals):
+            renewals.fences = {}  # a new one: who confirms a lease at this moment has the old one
+        renewals.began_s = max(renewals.began_s, began_s)
         return result
 
     async def close(self) -> None:

@@ -41,7 +41,6 @@ from turnlog.server.metrics import Metrics
 from turnlog.server.middleware import RequestCheck, RequestChecksMiddleware
 from turnlog.server.openapi import Operation, build_openapi
 from turnlog.server.protocols.base import ProtocolServer, ServerProtocol, index_protocols
-from turnlog.server.protocols.durable_streams.__pycache__.directory.cpython-311.pyc import STREAM_APP
 from turnlog.server.request_body import make_decoder_executor
 from turnlog.server.responses import json_response
 from turnlog.server.routes.agent import AgentRoutes
@@ -57,6 +56,7 @@ from turnlog.server.session_access import SessionAccess
 from turnlog.server.streaming.event_stream import EventStreamRoute
 from turnlog.vocabularies import DIALECTS
 from turnlog.wire.dialects.registry import DialectRegistry
+from turnlog.wire.durable_streams.events import STREAM_APP
 
 REACH_CHECK_S = 1.0
 RESERVED_APP_NAMES = frozenset({SERVER_APP, STREAM_APP})

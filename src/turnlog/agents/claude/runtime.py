@@ -234,6 +234,7 @@ class ClaudeRuntime:
             return
         if not self._prompts.pending:
             if self._start_requested and self._process_run is None:
+                await self._host.confirm_ownership()
                 await self._start_process(None)
             return
 
@@ -249,6 +250,7 @@ class ClaudeRuntime:
             if self._tree.last_seq != last_seq:
                 return
 
+        await self._host.confirm_ownership()  # what a process does cannot be taken back
         process_run = self._process_run or await self._start_process(prompt)
         if process_run is not None:
             process_run.current_trace = trace

@@ -87,6 +87,7 @@ class AgentRuntime:
             hung=host.options.hung_tools,
         )
         self._approval_timers = ApprovalTimers(self._on_expiry)
+        self._call_timers: set[asyncio.Task[None]] = set()  # of remote calls
         self._acted_seq = host.lease.seen  # answers up to here were acted on
 
     # folding
@@ -191,11 +192,12 @@ class AgentRuntime:
     def hand_over(self) -> None:
         # Tools of the current step still run to their end: whether one has started is not in the log. The
         # next owner calls the models of agents that have all their results.
-        self._completions.is_handing_over = True
+        self._completions.hand_over()
 
     @property
     def is_between_steps(self) -> bool:
-        return not self._host.has_tasks
+        # the next owner starts the timers of remote calls again
+        return self._host.has_processed_writes and not self._host.has_tasks_beside(self._call_timers)
 
     def abandon(self) -> None:
         self._approval_timers.cancel_all()
@@ -313,7 +315,9 @@ class AgentRuntime:
 
     async def start_call_timer(self, effect: StartCallTimer) -> None:
         scope = self._tree.open[effect.agent_id].scope
-        self._host.spawn(self._time_out_call(scope, effect.call, effect.timeout_s), scope.trace_id)
+        timer = self._host.spawn(self._time_out_call(scope, effect.call, effect.timeout_s), scope.trace_id)
+        self._call_timers.add(timer)
+        timer.add_done_callback(self._call_timers.discard)
 
     async def _time_out_call(self, scope: Scope, call: ToolCall, timeout_s: float) -> None:
         await asyncio.sleep(timeout_s)

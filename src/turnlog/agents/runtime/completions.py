@@ -7,7 +7,7 @@ output of an attempt that failed is retracted before the next one.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -51,11 +51,15 @@ class Completions:
         self._channel_vocabularies = channel_vocabularies
         self.history = History()
         self.active_agents: set[str] = set()
-        self.is_handing_over = False
+        self._hand_over = asyncio.Event()
+
+    def hand_over(self) -> None:
+        """Begin no further attempt: the next owner does. One that is under way goes on."""
+        self._hand_over.set()
 
     def start(self, agent_id: str) -> None:
         """Start a completion of an agent, unless one is under way, or the next owner is to do it."""
-        if agent_id not in self.active_agents and not self.is_handing_over:
+        if agent_id not in self.active_agents and not self._hand_over.is_set():
             self.active_agents.add(agent_id)
             invocation = self._host.tree.open[agent_id]
             self._host.spawn(self._run_step(invocation), invocation.scope.trace_id)
@@ -65,6 +69,9 @@ class Completions:
         retry = self._turn_loop.agent_of(invocation).retry
         for failures in count(1):
             await self._host.confirm_ownership()  # a paused process must not pay for a model in vain
+            if self._hand_over.is_set():
+                self.active_agents.discard(invocation.agent_id)
+                return
             reply = self._make_reply(invocation)
             error = await self._attempt(invocation, reply)
             if error is None:
@@ -73,10 +80,9 @@ class Completions:
                 await self._fail_step(invocation, reply, error)
                 return
             await self._retract(invocation, reply, error.code)
-            if self.is_handing_over:
-                self.active_agents.discard(invocation.agent_id)
-                return
-            await asyncio.sleep(retry.delay_s(failures, error.retry_after_s))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(retry.delay_s(failures, error.retry_after_s)):
+                    await self._hand_over.wait()
 
     async def _attempt(self, invocation: Invocation, reply: ReplyBuilder) -> ModelError | None:
         """Run one attempt at a completion. Return None if it succeeded, else its error."""

@@ -108,6 +108,8 @@ class RunnerPool:
             if runner is not None:
                 return runner
             task = self._openings.get(session_id)
+            if task is None and self._is_draining:
+                raise Conflict(f"this process is being stopped: another one runs {session_id}", -1)
             if task is None or task.done():
                 task = self._start(session_id, None)
             return await asyncio.shield(task)
@@ -144,7 +146,7 @@ class RunnerPool:
                     continue
                 claimed = await leases.claim_wanted(self.owner, self._apps, CLAIM_LIMIT)
                 for lease in claimed:
-                    self._start_claimed(lease)
+                    self._start(lease.session_id, lease)
                 if len(claimed) == CLAIM_LIMIT:
                     continue
                 timeout_s = await self._next_wake_s(claimed_at_ms)
@@ -182,16 +184,10 @@ class RunnerPool:
         if changed:
             await self._log.leases.save_states(self.owner, changed)
 
-    def _start_claimed(self, lease: Lease) -> None:
-        session_id = lease.session_id
-        is_open = session_id in self._openings and session_id not in self._releases
-        # `open` has claimed the session after this claim, or will: that lease has the higher fence
-        if not is_open or self.has_failed(session_id):
-            self._start(session_id, lease)
-
     def _start(self, session_id: str, lease: Lease | None) -> asyncio.Task[SessionRunner]:
         # an empty context: the runner keeps nothing of the request that happened to open it
         earlier = self._openings.get(session_id)
+        self._cancel_quiet_timer(session_id)
         opening = self._open_runner(session_id, lease, earlier)
         task = asyncio.create_task(opening, context=contextvars.Context())
         self._openings[session_id] = task
@@ -202,7 +198,9 @@ class RunnerPool:
         self, session_id: str, lease: Lease | None, earlier: asyncio.Task[SessionRunner] | None
     ) -> SessionRunner:
         if earlier is not None:
-            await self._end_earlier(session_id, earlier)
+            newer = await self._end_earlier(session_id, earlier, lease)
+            if newer is not None:
+                return newer
         last_damage: SessionDamaged | None = None
         while True:
             if lease is None:
@@ -222,16 +220,28 @@ class RunnerPool:
             else:
                 return runner
 
-    async def _end_earlier(self, session_id: str, earlier: asyncio.Task[SessionRunner]) -> None:
+    async def _end_earlier(
+        self, session_id: str, earlier: asyncio.Task[SessionRunner], lease: Lease | None
+    ) -> SessionRunner | None:
+        """End the earlier runner of a session. Return it if it shall go on."""
         releasing = self._releases.get(session_id)
         if releasing is not None:
             await asyncio.shield(releasing)
         await asyncio.wait([earlier])
         runner = opened_runner(earlier)
-        if runner is not None and runner.has_ended:
+        if runner is None:
+            return None
+        if not runner.has_ended and not runner.is_stopping:
+            # `open` has claimed the session after the claim of `lease`. Otherwise this process had lost the
+            # session without noticing, and has got it again: what the runner does is refused.
+            if lease is None or runner.lease.fence > lease.fence:
+                return runner
+            await runner.abandon()
+        elif runner.has_ended:
             await runner.abandon()
             if runner.error is not None and not isinstance(runner.error, StoreError | Fenced):
                 self._failures[session_id] += 1
+        return None
 
     def _on_opened(self, session_id: str, task: asyncio.Task[SessionRunner]) -> None:
         if task.cancelled():
@@ -239,8 +249,9 @@ class RunnerPool:
         error = task.exception()
         if error is None:
             self._on_change(task.result())
-        elif isinstance(error, Conflict | NotFound):
-            self._forget(session_id)  # it is not ours
+        elif isinstance(error, Conflict | NotFound | Fenced):
+            if self._openings.get(session_id) is task:
+                self._forget(session_id)  # it is not ours
         elif not isinstance(error, Unavailable):
             log.error("%s cannot be run: %s", session_id, error, exc_info=error)
 
@@ -253,9 +264,7 @@ class RunnerPool:
         task = self._openings.get(session_id)
         if self._is_closed or task is None or not task.done() or opened_runner(task) is not runner:
             return
-        timer = self._quiet_timers.pop(session_id, None)
-        if timer is not None:
-            timer.cancel()
+        self._cancel_quiet_timer(session_id)
         if runner.has_ended:
             self._forget_ended(runner)
         elif self._is_draining:
@@ -264,6 +273,11 @@ class RunnerPool:
             self._failures.pop(session_id, None)
             loop = asyncio.get_running_loop()
             self._quiet_timers[session_id] = loop.call_later(self._quiet_s, self._release_if_quiet, runner)
+
+    def _cancel_quiet_timer(self, session_id: str) -> None:
+        timer = self._quiet_timers.pop(session_id, None)
+        if timer is not None:
+            timer.cancel()
 
     def _forget_ended(self, runner: SessionRunner) -> None:
         """Drop the runner of a session that has ended or has another owner. Keep one that failed."""
@@ -345,6 +359,7 @@ class RunnerPool:
         `close`.
         """
         self._is_draining = True
+        self._log.leases.work_wakeup.wake()  # other processes have to know before they claim
         for task in list(self._openings.values()):
             runner = opened_runner(task) if task.done() else None
             if runner is not None:

@@ -9,7 +9,7 @@ task fails stops all its tasks and writes nothing more; the next owner continues
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence, Set
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
@@ -82,6 +82,10 @@ class SessionRunner:
         return self._follow_task.done() or self.error is not None
 
     @property
+    def is_stopping(self) -> bool:
+        return self._is_stopping
+
+    @property
     def has_reached_end(self) -> bool:
         """Return whether the session was closed, or its history was replaced."""
         is_over = self.error is None or isinstance(self.error, SessionClosed)
@@ -97,9 +101,13 @@ class SessionRunner:
         """Return whether nothing would be lost if this process released the session."""
         return self.is_idle and not self.users and not self._tasks and self.runtime.is_quiet
 
+    def has_tasks_beside(self, tasks: Set[asyncio.Task[Any]]) -> bool:
+        return not self._tasks.keys() <= tasks
+
     @property
-    def has_tasks(self) -> bool:
-        return bool(self._tasks)
+    def has_processed_writes(self) -> bool:
+        """Return whether the runtime has reacted to everything that this runner has appended."""
+        return self.processed_seq >= self.writer.last_seq
 
     @property
     def state(self) -> str:
@@ -209,6 +217,7 @@ class SessionRunner:
         async with self.lock:
             await self.runtime.resume()
             self.processed_seq = self.tree.last_seq
+        self.on_change(self)
         async for page in self.log.follow(self.session_id, self.tree.last_seq):
             async with self.lock:
                 await self._process_page(page)
@@ -223,6 +232,7 @@ class SessionRunner:
                 continue
             if row.live:
                 self._skip_live(row)
+                self.processed_seq = row.seq
                 continue
             envelope, payload = self.folds.decode(row)
             context = self._apply(row, envelope, payload)
@@ -328,7 +338,7 @@ class SessionRunner:
         if error is not None:
             self._note_error(error)
             self._abandon_tasks()
-        elif not self._tasks:
+        else:
             self.on_change(self)
 
     def _note_error(self, error: BaseException | None) -> None:
@@ -353,6 +363,7 @@ class SessionRunner:
     async def abandon(self) -> None:
         """End all tasks and give up the session without a word: another runner takes it over."""
         await self._stop_following()
+        self.runtime.abandon()
         await self.end_tasks()
         await self._held_record.aclose()
 

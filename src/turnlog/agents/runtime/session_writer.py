@@ -37,6 +37,7 @@ class SessionWriter:
         self._fence = lease.fence
         self._folds = folds
         self._pauses_s = PAUSES_S
+        self.last_seq = -1  # of all that was written
 
     def build_event(self, item: EventDraft, event_id: str | None = None) -> Event:
         return item.build(self._folds.catalog, event_id or new_id("evt_"))
@@ -66,6 +67,7 @@ class SessionWriter:
                 await asyncio.sleep(pause_s)
             else:
                 self._pauses_s = PAUSES_S
+                self.last_seq = max([self.last_seq, *result.seqs])
                 return result.seqs
 
     async def append_with_rules(
