@@ -65,4 +65,7 @@ def test_a_tool_that_shows_what_cannot_be_shown_has_failed() -> None:
     assert "assistant.view" not in [event.type for event in events]
     [result] = [event.payload for event in events if isinstance(event.payload, ToolResult)]
     assert result.error is not None
-    assert (result.error.code, result.error.message) == ("EXECUTION_ERROR", "ask_wrongly failed")
+    assert result.error.code == "VALIDATION_ERROR"
+    assert "(at $.payload.view" in result.error.message
+    assert result.error.details is not None
+    assert result.error.details["path"][0] == "view"
