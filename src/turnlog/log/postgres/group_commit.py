@@ -17,21 +17,25 @@ from turnlog.log.append import RowPlan, is_timed_id, plan_append
 from turnlog.log.checksums import verified_row
 from turnlog.log.jobs import AppendRequest, FindEvents, Job, JobOutcome, JobResult
 from turnlog.log.local_jobs import as_caller_error
+from turnlog.log.postgres.arrays import EncodeArray, bigint_array, bytea_array, text_array
 from turnlog.log.postgres.connections import Connection, Query
 from turnlog.log.postgres.reading import SELECT_RECORDS_BY_NAME, EngineReader
 from turnlog.log.postgres.repetition import has_stored_result
 from turnlog.log.postgres.rows import (
+    END_ARRAYS,
     END_SOURCE,
     EVENT_SOURCE,
+    LISTING_ARRAYS,
     LISTING_SOURCE,
     REPLACE_SPANS,
+    START_ARRAYS,
     START_SOURCE,
     UPSERT_LISTING,
     EventColumns,
     SpanColumns,
+    encode_columns,
     is_listing_due,
     listing_rows,
-    transpose,
 )
 from turnlog.log.postgres.schema import StoredRecord, decode_record_row, encode_record_row
 from turnlog.log.records import NewRow, Row, SessionRecord
@@ -58,6 +62,10 @@ COMPARE_AND_SET: Query = """
         insert into event (session, seq, id, ts, span, type, chain, crc, meta, frame)
         select new.* from {events} where new.session in (select id from moved)
     )"""
+RECORD_ARRAYS: Sequence[EncodeArray] = (
+    bigint_array, text_array, bigint_array, bigint_array, bigint_array, text_array, bigint_array,
+    bytea_array, bigint_array,
+)  # fmt: skip
 START_PART: Query = """, started as (
         insert into span (session, key, trace, first, last, agent, crc, last_crc)
         select new.* from {starts} where new.session in (select id from moved)
@@ -82,6 +90,7 @@ WISH_PART: Query = """, wish as (
             wanted_at = coalesce(lease.wanted_at, excluded.wanted_at)
         returning owner is null as is_free
     )"""
+WISH_ARRAYS: Sequence[EncodeArray] = (text_array, bigint_array, bigint_array)
 
 
 class SessionPlan:
@@ -304,15 +313,20 @@ def compare_and_set(connection: Connection, changes: Sequence[SessionPlan]) -> t
         if plan.wanted_ms is not None:
             wishes.append((record.session_id, plan.wanted_ms, record.last))
 
-    columns = transpose(records)
-    event_values = events.values() or [[] for _ in range(10)]
-    parts = [spans.start_values(), spans.end_values(), transpose(listing_rows(listed)), transpose(wishes)]
-    values: list[object] = [*columns, columns[0], *event_values]
-    for part in parts:
-        values += part
-    statement = group_statement(*map(bool, parts))
-    rows = connection.execute(statement, values, binary=True).fetchall()
-    return {number for number, _ in rows}, any(is_free for _, is_free in rows)
+    columns = encode_columns(records, RECORD_ARRAYS)
+    values = [*columns, columns[0], *events.values()]
+    parts = [
+        (spans.start_rows(), START_ARRAYS),
+        (spans.end_rows(), END_ARRAYS),
+        (listing_rows(listed), LISTING_ARRAYS),
+        (wishes, WISH_ARRAYS),
+    ]
+    for rows, arrays in parts:
+        if rows:
+            values += encode_columns(rows, arrays)
+    statement = group_statement(*[bool(rows) for rows, _ in parts])
+    moved = connection.execute(statement, values, binary=True).fetchall()
+    return {number for number, _ in moved}, any(is_free for _, is_free in moved)
 
 
 @lru_cache(16)
