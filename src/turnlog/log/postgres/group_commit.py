@@ -15,8 +15,9 @@ from msgspec import structs
 from turnlog.errors import NotFound, SessionDamaged, TurnlogError
 from turnlog.log.append import RowPlan, is_timed_id, plan_append
 from turnlog.log.checksums import verified_row
-from turnlog.log.jobs import AppendRequest, FindEvents, Job, JobOutcome, JobResult
+from turnlog.log.jobs import AppendRequest, AppendResult, FindEvents, Job, JobOutcome, JobResult
 from turnlog.log.local_jobs import as_caller_error
+from turnlog.log.postgres.ahead import PlannedAppend
 from turnlog.log.postgres.arrays import EncodeArray, bigint_array, bytea_array, text_array
 from turnlog.log.postgres.connections import Connection, Query
 from turnlog.log.postgres.reading import SELECT_RECORDS_BY_NAME, EngineReader
@@ -24,6 +25,7 @@ from turnlog.log.postgres.repetition import has_stored_result
 from turnlog.log.postgres.rows import (
     END_ARRAYS,
     END_SOURCE,
+    EVENT_ARRAYS,
     EVENT_SOURCE,
     LISTING_ARRAYS,
     LISTING_SOURCE,
@@ -31,9 +33,10 @@ from turnlog.log.postgres.rows import (
     START_ARRAYS,
     START_SOURCE,
     UPSERT_LISTING,
-    EventColumns,
+    EventRow,
     SpanColumns,
     encode_columns,
+    event_row,
     is_listing_due,
     listing_rows,
 )
@@ -42,6 +45,7 @@ from turnlog.log.records import NewRow, Row, SessionRecord
 from turnlog.log.spans import SpanEdge
 
 GroupJob = AppendRequest | FindEvents
+GROUP_JOBS = (AppendRequest, FindEvents)
 
 # `locked` takes the row locks in the order of session numbers: two groups never wait for each other. A row
 # that another process has changed meanwhile is read again here, so the comparison is with its newest state.
@@ -103,11 +107,11 @@ class SessionPlan:
         self.record = stored.record
         self.newest = stored.newest
         self.listed_ms = stored.listed_ms
-        self.rows: list[NewRow] = []
+        self.event_rows: list[EventRow] = []
         self.edges: list[SpanEdge] = []
         self.wanted_ms: int | None = None
         self.outcomes: dict[int, JobOutcome] = {}
-        self.results: dict[int, JobResult] = {}  # of appends
+        self._new_rows: list[NewRow] = []  # that `_row_by_id` does not have yet
         self._row_by_id: dict[str, Row] = {}
 
     @property
@@ -126,26 +130,40 @@ class SessionPlan:
     def known_rows(self, stored: Mapping[str, Row], event_ids: Iterable[str]) -> dict[str, Row]:
         """Return the rows of event ids that are stored, or planned before."""
         planned = self._row_by_id
+        for new in self._new_rows:
+            planned[new.id] = new.row
+        self._new_rows.clear()
         known = {event_id: stored[event_id] for event_id in event_ids if event_id in stored}
         if planned:
             known |= {event_id: planned[event_id] for event_id in event_ids if event_id in planned}
         return known
 
-    def add(self, index: int, job: AppendRequest, plan: RowPlan) -> None:
+    def add(self, index: int, job: AppendRequest, known: Mapping[str, Row]) -> None:
+        """Plan an append. Raise its refusal."""
+        plan = plan_append(self.record, known, job)
+        newest = self.newest
+        for new in plan.rows:
+            if new.id > newest and is_timed_id(new.id):
+                newest = new.id
+        self.event_rows += [event_row(self.before.number, new) for new in plan.rows]
         result = JobResult(plan.result, (plan.record,), [new.row for new in plan.rows])
-        self.results[index] = result
+        self._add_plan(index, job, plan, result, newest)
+
+    def add_planned(self, index: int, job: PlannedAppend) -> None:
+        self.event_rows += job.event_rows
+        self._add_plan(index, job, job.plan, job.result, job.newest)
+
+    def _add_plan(
+        self, index: int, job: AppendRequest, plan: RowPlan, result: JobResult, newest: str
+    ) -> None:
         self.outcomes[index] = result
         self.record = plan.record
-        if not plan.rows:
-            return
-        self.rows += plan.rows
-        self.edges += plan.edges
-        for new in plan.rows:
-            self._row_by_id[new.id] = new.row
-            if new.id > self.newest and is_timed_id(new.id):
-                self.newest = new.id
-        if job.wants_work and job.fence is None and self.wanted_ms is None:
-            self.wanted_ms = job.ts_ms
+        self.newest = newest
+        if plan.rows:
+            self.edges += plan.edges
+            self._new_rows += plan.rows
+            if job.wants_work and job.fence is None and self.wanted_ms is None:
+                self.wanted_ms = job.ts_ms
 
     def after(self) -> StoredRecord:
         return StoredRecord(self.before.number, self.record, self.newest, self.listed_ms)
@@ -161,14 +179,14 @@ class GroupResult(NamedTuple):
 class GroupCommit:
     """Plans the jobs of one group. `pending` are those without an outcome, by their place in the group.
 
-    `unconfirmed` are results of an earlier try that may have committed. `planned` are the results of this
-    one: if it fails, they are unconfirmed, too.
+    `unconfirmed` are results of an earlier try that may have committed. If this one fails, so are its
+    `sent_results`.
     """
 
     def __init__(self, jobs: Mapping[int, GroupJob], unconfirmed: Mapping[int, JobResult]) -> None:
         self.pending = dict(jobs)
         self.outcomes: dict[int, JobOutcome] = {}
-        self.planned: dict[int, JobResult] = {}
+        self._sent: list[SessionPlan] = []
         self.needs_locks: set[str] = set()  # sessions whose jobs this statement cannot run
         self._unconfirmed = unconfirmed
 
@@ -185,7 +203,7 @@ class GroupCommit:
         winners: set[int] = set()
         is_wanted = False
         if changes:
-            self.planned = {index: result for plan in changes for index, result in plan.results.items()}
+            self._sent = changes
             winners, is_wanted = compare_and_set(connection, changes)
 
         for session_id, plan in plans.items():
@@ -194,6 +212,15 @@ class GroupCommit:
                 self._settle(plan.outcomes)
         changed = [plan.after() for plan in changes if plan.before.number in winners]
         return GroupResult(changed, is_wanted)
+
+    def sent_results(self) -> dict[int, JobResult]:
+        """Return the results of the appends that were sent to the engine."""
+        return {
+            index: outcome
+            for plan in self._sent
+            for index, outcome in plan.outcomes.items()
+            if isinstance(outcome, JobResult) and isinstance(outcome.value, AppendResult)
+        }
 
     def _settle(self, outcomes: Mapping[int, JobOutcome]) -> None:
         self.outcomes.update(outcomes)
@@ -245,9 +272,12 @@ class GroupCommit:
         """Return the stored rows of the event ids of the jobs, by session and id."""
         rows: dict[str, dict[str, Row]] = {session_id: {} for session_id in plans}
         keys = []
+        heads = {session_id: plan.record for session_id, plan in plans.items()}
         for job in self.pending.values():
             plan = plans.get(job.session_id)
-            if plan is not None:
+            if isinstance(job, PlannedAppend) and job.base is heads.get(job.session_id):
+                heads[job.session_id] = job.plan.record  # its ids are new
+            elif plan is not None:
                 newest = plan.before.newest
                 keys += [
                     (plan.before.number, event_id)
@@ -278,13 +308,16 @@ def plan_group_job(
     plan: SessionPlan, index: int, job: GroupJob, stored: Mapping[str, Row], unconfirmed: JobResult | None
 ) -> None:
     """Add a job to the plan of its session. Raise its refusal."""
+    if isinstance(job, PlannedAppend) and job.base is plan.record and unconfirmed is None:
+        plan.add_planned(index, job)
+        return
     known = plan.known_rows(stored, job_event_ids(job))
     if isinstance(job, FindEvents):
         plan.outcomes[index] = JobResult(known, (plan.record,))
     elif unconfirmed is not None and has_stored_result(job, unconfirmed, known):
         plan.outcomes[index] = structs.replace(unconfirmed, records=(plan.record,))
     else:
-        plan.add(index, job, plan_append(plan.record, known, job))
+        plan.add(index, job, known)
 
 
 def compare_and_set(connection: Connection, changes: Sequence[SessionPlan]) -> tuple[set[int], bool]:
@@ -292,7 +325,7 @@ def compare_and_set(connection: Connection, changes: Sequence[SessionPlan]) -> t
 
     The second value says whether a session without an owner is wanted now.
     """
-    events = EventColumns()
+    event_rows: list[EventRow] = []
     spans = SpanColumns()
     records = []
     listed: dict[str, SessionRecord] = {}
@@ -306,15 +339,14 @@ def compare_and_set(connection: Connection, changes: Sequence[SessionPlan]) -> t
         row = encode_record_row(record, plan.newest, plan.listed_ms)
         position = (number, before.epoch, before.revision)
         records.append((*position, row.revision, row.fence, row.newest, row.listed_ms, row.body, row.crc))
-        for new in plan.rows:
-            events.add(number, new)
+        event_rows += plan.event_rows
         for edge in plan.edges:
             spans.add(number, edge)
         if plan.wanted_ms is not None:
             wishes.append((record.session_id, plan.wanted_ms, record.last))
 
     columns = encode_columns(records, RECORD_ARRAYS)
-    values = [*columns, columns[0], *events.values()]
+    values = [*columns, columns[0], *encode_columns(event_rows, EVENT_ARRAYS)]
     parts = [
         (spans.start_rows(), START_ARRAYS),
         (spans.end_rows(), END_ARRAYS),
@@ -325,7 +357,7 @@ def compare_and_set(connection: Connection, changes: Sequence[SessionPlan]) -> t
         if rows:
             values += encode_columns(rows, arrays)
     statement = group_statement(*[bool(rows) for rows, _ in parts])
-    moved = connection.execute(statement, values, binary=True).fetchall()
+    moved = connection.execute(statement, values, binary=True, prepare=True).fetchall()
     return {number for number, _ in moved}, any(is_free for _, is_free in moved)
 
 
@@ -356,7 +388,7 @@ def split_group(jobs: Sequence[Job]) -> tuple[dict[int, GroupJob], dict[int, Job
     locking: dict[int, Job] = {}
     locked_sessions: set[str] = set()
     for index, job in enumerate(jobs):
-        if isinstance(job, AppendRequest | FindEvents) and job.session_id not in locked_sessions:
+        if isinstance(job, GROUP_JOBS) and job.session_id not in locked_sessions:
             grouped[index] = job
         else:
             locking[index] = job

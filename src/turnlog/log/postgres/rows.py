@@ -1,6 +1,6 @@
 """Statements that write rows of a PostgreSQL log: many rows each, from columns of values.
 
-`EventColumns` and `SpanColumns` collect rows of any sessions. A span gets its end without a look at its
+`SpanColumns` collects spans of any sessions. A span gets its end without a look at its
 start: the first end of an open span counts. Edges of one span that are written together are merged first,
 because one statement cannot change a row twice.
 """
@@ -55,22 +55,14 @@ LISTING_ARRAYS: Sequence[EncodeArray] = (text_array, text_array, bigint_array)
 UPSERT_LISTING: Query = "on conflict (session, list) do update set active = excluded.active"
 
 
-class EventColumns:
-    """New events as columns."""
+EventRow = tuple[object, ...]
+"""The values of `EVENT_SOURCE` for one event."""
 
-    def __init__(self) -> None:
-        self._rows: list[tuple[object, ...]] = []
 
-    def add(self, number: int, new: NewRow) -> None:
-        row, event_id, ts_ms, chain, span = new
-        type_name = None if span else row.type
-        self._rows.append(
-            (number, row.seq, event_id, ts_ms, span, type_name, chain, row.checksum, row.meta, row.frame)
-        )
-
-    def values(self) -> list[bytes]:
-        """Return the values of `EVENT_SOURCE`."""
-        return encode_columns(self._rows, EVENT_ARRAYS)
+def event_row(number: int, new: NewRow) -> EventRow:
+    row, event_id, ts_ms, chain, span = new
+    type_name = None if span else row.type
+    return number, row.seq, event_id, ts_ms, span, type_name, chain, row.checksum, row.meta, row.frame
 
 
 class SpanKey(NamedTuple):

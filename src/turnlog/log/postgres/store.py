@@ -23,6 +23,7 @@ from turnlog.log.local_jobs import (
     copy_error,
     run_job_with,
 )
+from turnlog.log.postgres.ahead import AheadPlanner, PlannedAppend
 from turnlog.log.postgres.claims import OwnerClaims, forget_old_owners
 from turnlog.log.postgres.connections import (
     PATIENCE_S,
@@ -85,9 +86,11 @@ class PostgresStore:
             **SESSION_JOB_HANDLERS,
             **OwnerClaims(self._process, lease_s).handlers(),
             AppendRequest: append_once,
+            PlannedAppend: append_once,
             CreateSession: create_once,
         }
         self._cache: dict[str, StoredRecord] = {}
+        self._ahead = AheadPlanner(self._cache)
         self._commit_lock = threading.Lock()
         self._commit_count = 0
         self._is_unconfirmed = False  # a commit has failed since the last one that is known to be durable
@@ -127,6 +130,9 @@ class PostgresStore:
 
     # writing
 
+    def plan_ahead(self, job: Job) -> Job:
+        return self._ahead.plan(job)
+
     def commit(self, jobs: Sequence[Job]) -> list[JobOutcome]:
         with self._commit_lock:
             self._commit_count += 1
@@ -140,6 +146,7 @@ class PostgresStore:
                     self._repeat(self._confirm)
             except StoreError as error:
                 outcomes = {index: copy_error(error) for index in range(len(jobs))}
+            self._ahead.finish(jobs)
             return [outcomes[index] for index in range(len(jobs))]
 
     def _commit_group(
@@ -160,7 +167,7 @@ class PostgresStore:
                     result = group.run(connection, cached)
                 self._writer.check_quorum()
             except EngineAway:
-                unconfirmed.update(group.planned)
+                unconfirmed.update(group.sent_results())
                 raise
             self._publish(result.changed, result.is_wanted)
             outcomes.update(group.outcomes)

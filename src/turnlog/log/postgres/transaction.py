@@ -18,6 +18,7 @@ from turnlog.log.postgres.repair import recover_lost_record
 from turnlog.log.postgres.rows import (
     END_ARRAYS,
     END_SPANS,
+    EVENT_ARRAYS,
     INSERT_EVENTS,
     INSERT_SPANS,
     LISTING_ARRAYS,
@@ -25,9 +26,9 @@ from turnlog.log.postgres.rows import (
     REPLACE_SPANS,
     START_ARRAYS,
     UPSERT_LISTING,
-    EventColumns,
     SpanColumns,
     encode_columns,
+    event_row,
     is_listing_due,
     listing_rows,
 )
@@ -182,11 +183,9 @@ class EngineTransaction:
         session_id = record.session_id
         self.put_record(record)
         stored = self.records[session_id]
-        events = EventColumns()
-        for new in rows:
-            events.add(stored.number, new)
         if rows:
-            self.connection.execute(INSERT_EVENTS, events.values())
+            event_rows = [event_row(stored.number, new) for new in rows]
+            self.connection.execute(INSERT_EVENTS, encode_columns(event_rows, EVENT_ARRAYS))
         newest = max([stored.newest, *[new.id for new in rows if is_timed_id(new.id)]])
         self.records[session_id] = stored._replace(newest=newest)
 
