@@ -7,7 +7,7 @@ for no id and decides nothing. "bell off" is four writing processes that tell no
 commits. Followers are measured with about 20 appends a second, and without a pause. A send is an append to a
 session whose owner, another process, rests or appends without a pause. Goals: 256 appends in flight at 1.0 of
 SQLite FULL and 0.6 of bare psycopg; bell on at 0.8 of bell off; an append on one log is at a follower of
-another in 3 times the time of the append; a send into a stream takes 3 times that into a session at rest (p90).
+another in 3 times the time of the append; a send into a stream takes 3 times one into a session at rest, p90.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from turnlog.log import Log, SqliteStore
 from turnlog.log.append import RowBatch
 from turnlog.log.jobs import Job, JobOutcome, JobResult
 from turnlog.log.postgres.connections import connect
-from turnlog.log.postgres.rows import EVENT_ARRAYS, INSERT_EVENTS, encode_columns, event_row
+from turnlog.log.postgres.rows import INSERT_EVENTS, event_row, transpose
 from turnlog.log.postgres.store import PostgresStore
 from turnlog.log.records import SessionRecord
 from turnlog.log.store import EventStore
@@ -97,7 +97,7 @@ class BareStore:
             frame = encode_sse_frame(event, session_id="sess_bare", seq=seq, ts_ms=0)
             batch.add(event, event.scope, event.payload, seq, event.live, frame, 0)
         rows = [event_row(self._number, new) for new in batch.rows]
-        self._connection.execute(INSERT_EVENTS, encode_columns(rows, EVENT_ARRAYS))
+        self._connection.execute(INSERT_EVENTS, transpose(rows))
         batch.rows.clear()
         return [JobResult() for _ in jobs]
 

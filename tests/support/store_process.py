@@ -143,7 +143,6 @@ class RemoteStore:
     max_batch = PostgresStore.max_batch
     reader_threads = PostgresStore.reader_threads
     reconcile_s = PostgresStore.reconcile_s
-    plan_ahead = None  # a plan is valid in the process of its store only
 
     def __init__(self, process: StoreProcess, number: int, bell: Bell) -> None:
         self._process = process

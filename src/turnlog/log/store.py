@@ -193,18 +193,6 @@ class Maintenance(Protocol):
 
 
 @runtime_checkable
-class PlanningStore(Protocol):
-    """Ability: plan a job before its commit begins, while an earlier commit waits for the storage."""
-
-    def plan_ahead(self, job: Job) -> Job:
-        """Return the job as `commit` must get it, perhaps with a plan. Is called in the order of commits.
-
-        It reads nothing: it is called on the event loop.
-        """
-        ...
-
-
-@runtime_checkable
 class NewsReader(Protocol):
     """Ability: read what is new in many sessions with one query."""
 

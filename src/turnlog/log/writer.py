@@ -1,8 +1,7 @@
 """The writer: one thread that commits jobs of all sessions in groups.
 
 The thread commits at once when it is idle, and gives all jobs that arrived during an fsync to the store as
-one group. Outcomes reach the event loop after the commit, in one call per group. A store may plan a job when
-it is submitted, while the thread waits for the commit before (`PlanningStore`).
+one group. Outcomes reach the event loop after the commit, in one call per group.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ from turnlog.log.jobs import (
     SaveSeen,
 )
 from turnlog.log.local_jobs import is_store_failure
-from turnlog.log.store import EventStore, PlanningStore
+from turnlog.log.store import EventStore
 
 
 class PendingJob(Struct, frozen=True, gc=False):
@@ -36,9 +35,6 @@ class PendingJob(Struct, frozen=True, gc=False):
     job: Job
     future: asyncio.Future[Any]
 
-
-# A store that plans ahead gets this many jobs in two groups: one is planned while the other one is committed.
-MIN_SPLIT_JOBS = 64
 
 OnOutcome = Callable[[Job, JobOutcome], None]
 """Is called on the event loop with each outcome, before its future resolves."""
@@ -97,7 +93,6 @@ class WriterThread:
         self._health = health
         self._on_outcome = on_outcome
         self._loop = asyncio.get_running_loop()
-        self._plan_ahead = store.plan_ahead if isinstance(store, PlanningStore) else None
         self._jobs: queue.SimpleQueue[PendingJob | None] = queue.SimpleQueue()  # None ends the thread
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="turnlog-writer", daemon=True)
@@ -112,8 +107,6 @@ class WriterThread:
         """Queue a job. Raise `Unavailable` after `close`."""
         if self._closed:
             raise Unavailable("the log is closed")
-        if self._plan_ahead is not None:
-            job = self._plan_ahead(job)
         future: asyncio.Future[Any] = self._loop.create_future()
         self._jobs.put(PendingJob(job, future))
         return future
@@ -127,29 +120,20 @@ class WriterThread:
 
     def _run(self) -> None:
         is_open = True
-        queued: list[PendingJob | None] = []
         while is_open:
-            group = queued or self._wait_for_group()
-            queued = []
+            group = self._take_group()
             is_open = group[-1] is not None
             jobs = [pending for pending in group if pending is not None]
             outcomes = self._store.commit([pending.job for pending in jobs]) if jobs else []
-            if self._plan_ahead is not None and is_open:
-                # Before the callers go on: what they submit then is planned during the next commit.
-                queued = self._take_queued(self._jobs.qsize())
             self._loop.call_soon_threadsafe(resolve_futures, jobs, outcomes, self._health, self._on_outcome)
 
-    def _wait_for_group(self) -> list[PendingJob | None]:
+    def _take_group(self) -> list[PendingJob | None]:
         """Wait for a job and return it with those that are queued behind it."""
-        first = self._jobs.get()
-        count = self._jobs.qsize()
-        if self._plan_ahead is not None and count >= MIN_SPLIT_JOBS:
-            count //= 2
-        return [first, *self._take_queued(count)]
-
-    def _take_queued(self, count: int) -> list[PendingJob | None]:
+        take = self._jobs.get
+        first = take()
         # Only this thread takes jobs, so none of these has to be waited for.
-        return [self._jobs.get() for _ in range(min(count, self._store.max_batch - 1))]
+        count = min(self._jobs.qsize(), self._store.max_batch - 1)
+        return [first, *[take() for _ in range(count)]]
 
 
 class InlineWriter:

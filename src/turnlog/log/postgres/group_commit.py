@@ -13,11 +13,10 @@ from typing import NamedTuple
 from msgspec import structs
 
 from turnlog.errors import NotFound, SessionDamaged, TurnlogError
-from turnlog.log.append import RowPlan, is_timed_id, plan_append
+from turnlog.log.append import is_timed_id, plan_append
 from turnlog.log.checksums import verified_row
 from turnlog.log.jobs import AppendRequest, AppendResult, FindEvents, Job, JobOutcome, JobResult
 from turnlog.log.local_jobs import as_caller_error
-from turnlog.log.postgres.ahead import PlannedAppend
 from turnlog.log.postgres.arrays import EncodeArray, bigint_array, bytea_array, text_array
 from turnlog.log.postgres.connections import Connection, Query
 from turnlog.log.postgres.reading import SELECT_RECORDS_BY_NAME, EngineReader
@@ -41,7 +40,7 @@ from turnlog.log.postgres.rows import (
     listing_rows,
 )
 from turnlog.log.postgres.schema import StoredRecord, decode_record_row, encode_record_row
-from turnlog.log.records import NewRow, Row, SessionRecord
+from turnlog.log.records import Row, SessionRecord
 from turnlog.log.spans import SpanEdge
 
 GroupJob = AppendRequest | FindEvents
@@ -111,7 +110,6 @@ class SessionPlan:
         self.edges: list[SpanEdge] = []
         self.wanted_ms: int | None = None
         self.outcomes: dict[int, JobOutcome] = {}
-        self._new_rows: list[NewRow] = []  # that `_row_by_id` does not have yet
         self._row_by_id: dict[str, Row] = {}
 
     @property
@@ -130,40 +128,26 @@ class SessionPlan:
     def known_rows(self, stored: Mapping[str, Row], event_ids: Iterable[str]) -> dict[str, Row]:
         """Return the rows of event ids that are stored, or planned before."""
         planned = self._row_by_id
-        for new in self._new_rows:
-            planned[new.id] = new.row
-        self._new_rows.clear()
+        if not stored and planned.keys().isdisjoint(event_ids):
+            return {}
         known = {event_id: stored[event_id] for event_id in event_ids if event_id in stored}
-        if planned:
-            known |= {event_id: planned[event_id] for event_id in event_ids if event_id in planned}
-        return known
+        return known | {event_id: planned[event_id] for event_id in event_ids if event_id in planned}
 
     def add(self, index: int, job: AppendRequest, known: Mapping[str, Row]) -> None:
         """Plan an append. Raise its refusal."""
         plan = plan_append(self.record, known, job)
-        newest = self.newest
-        for new in plan.rows:
-            if new.id > newest and is_timed_id(new.id):
-                newest = new.id
-        self.event_rows += [event_row(self.before.number, new) for new in plan.rows]
-        result = JobResult(plan.result, (plan.record,), [new.row for new in plan.rows])
-        self._add_plan(index, job, plan, result, newest)
-
-    def add_planned(self, index: int, job: PlannedAppend) -> None:
-        self.event_rows += job.event_rows
-        self._add_plan(index, job, job.plan, job.result, job.newest)
-
-    def _add_plan(
-        self, index: int, job: AppendRequest, plan: RowPlan, result: JobResult, newest: str
-    ) -> None:
-        self.outcomes[index] = result
+        self.outcomes[index] = JobResult(plan.result, (plan.record,), [new.row for new in plan.rows])
         self.record = plan.record
-        self.newest = newest
-        if plan.rows:
-            self.edges += plan.edges
-            self._new_rows += plan.rows
-            if job.wants_work and job.fence is None and self.wanted_ms is None:
-                self.wanted_ms = job.ts_ms
+        if not plan.rows:
+            return
+        self.edges += plan.edges
+        for new in plan.rows:
+            self.event_rows.append(event_row(self.before.number, new))
+            self._row_by_id[new.id] = new.row
+            if new.id > self.newest and is_timed_id(new.id):
+                self.newest = new.id
+        if job.wants_work and job.fence is None and self.wanted_ms is None:
+            self.wanted_ms = job.ts_ms
 
     def after(self) -> StoredRecord:
         return StoredRecord(self.before.number, self.record, self.newest, self.listed_ms)
@@ -272,12 +256,9 @@ class GroupCommit:
         """Return the stored rows of the event ids of the jobs, by session and id."""
         rows: dict[str, dict[str, Row]] = {session_id: {} for session_id in plans}
         keys = []
-        heads = {session_id: plan.record for session_id, plan in plans.items()}
         for job in self.pending.values():
             plan = plans.get(job.session_id)
-            if isinstance(job, PlannedAppend) and job.base is heads.get(job.session_id):
-                heads[job.session_id] = job.plan.record  # its ids are new
-            elif plan is not None:
+            if plan is not None:
                 newest = plan.before.newest
                 keys += [
                     (plan.before.number, event_id)
@@ -308,9 +289,6 @@ def plan_group_job(
     plan: SessionPlan, index: int, job: GroupJob, stored: Mapping[str, Row], unconfirmed: JobResult | None
 ) -> None:
     """Add a job to the plan of its session. Raise its refusal."""
-    if isinstance(job, PlannedAppend) and job.base is plan.record and unconfirmed is None:
-        plan.add_planned(index, job)
-        return
     known = plan.known_rows(stored, job_event_ids(job))
     if isinstance(job, FindEvents):
         plan.outcomes[index] = JobResult(known, (plan.record,))

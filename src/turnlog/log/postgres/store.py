@@ -23,7 +23,6 @@ from turnlog.log.local_jobs import (
     copy_error,
     run_job_with,
 )
-from turnlog.log.postgres.ahead import AheadPlanner, PlannedAppend
 from turnlog.log.postgres.claims import OwnerClaims, forget_old_owners
 from turnlog.log.postgres.connections import (
     PATIENCE_S,
@@ -86,11 +85,9 @@ class PostgresStore:
             **SESSION_JOB_HANDLERS,
             **OwnerClaims(self._process, lease_s).handlers(),
             AppendRequest: append_once,
-            PlannedAppend: append_once,
             CreateSession: create_once,
         }
         self._cache: dict[str, StoredRecord] = {}
-        self._ahead = AheadPlanner(self._cache)
         self._commit_lock = threading.Lock()
         self._commit_count = 0
         self._is_unconfirmed = False  # a commit has failed since the last one that is known to be durable
@@ -130,9 +127,6 @@ class PostgresStore:
 
     # writing
 
-    def plan_ahead(self, job: Job) -> Job:
-        return self._ahead.plan(job)
-
     def commit(self, jobs: Sequence[Job]) -> list[JobOutcome]:
         with self._commit_lock:
             self._commit_count += 1
@@ -146,7 +140,6 @@ class PostgresStore:
                     self._repeat(self._confirm)
             except StoreError as error:
                 outcomes = {index: copy_error(error) for index in range(len(jobs))}
-            self._ahead.finish(jobs)
             return [outcomes[index] for index in range(len(jobs))]
 
     def _commit_group(
