@@ -30,7 +30,7 @@ from turnlog.log.local_jobs import is_store_failure
 from turnlog.log.store import EventStore
 
 
-class PendingJob(Struct, frozen=True):
+class PendingJob(Struct, frozen=True, gc=False):
     """A job that is not committed yet. The value of its result goes to `future`."""
 
     job: Job

@@ -294,9 +294,9 @@ def test_merged_edges_of_spans_are_those_of_one_after_the_other(
                 expected[key] = (expected[key][0], seq)
             seq += 1
         edges = edges[size:]
-        for _, key, _, first, last, *_ in zip(*columns.start_values(), strict=True):
+        for _, key, _, first, last, *_ in columns.start_rows():
             stored[str(key)] = (first, last)
-        for _, key, last, _ in zip(*columns.end_values(), strict=True):
+        for _, key, last, _ in columns.end_rows():
             if str(key) in stored and stored[str(key)][1] is None:
                 stored[str(key)] = (stored[str(key)][0], last)
     assert stored == expected

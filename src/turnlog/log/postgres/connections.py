@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import StrBinaryDumper, TextBinaryLoader
 
 from turnlog.errors import CallerError, StoreError
+from turnlog.log.postgres.arrays import escape_text, register_arrays
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
@@ -71,7 +72,7 @@ class EscapedTextDumper(StrBinaryDumper):
 
     def dump(self, obj: str) -> Buffer | None:
         if "\0" in obj or "\1" in obj:
-            obj = obj.replace("\1", "\0011").replace("\0", "\0010")
+            obj = escape_text(obj)
         return super().dump(obj)
 
 
@@ -94,6 +95,7 @@ def connect(url: str) -> Connection:
         try:
             connection.adapters.register_dumper(str, EscapedTextDumper)
             connection.adapters.register_loader("text", EscapedTextLoader)
+            register_arrays(connection.adapters)
             connection.execute(SESSION_SETUP)
         except BaseException:
             connection.close()

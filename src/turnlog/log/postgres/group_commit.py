@@ -13,31 +13,38 @@ from typing import NamedTuple
 from msgspec import structs
 
 from turnlog.errors import NotFound, SessionDamaged, TurnlogError
-from turnlog.log.append import RowPlan, is_timed_id, plan_append
+from turnlog.log.append import is_timed_id, plan_append
 from turnlog.log.checksums import verified_row
-from turnlog.log.jobs import AppendRequest, FindEvents, Job, JobOutcome, JobResult
+from turnlog.log.jobs import AppendRequest, AppendResult, FindEvents, Job, JobOutcome, JobResult
 from turnlog.log.local_jobs import as_caller_error
+from turnlog.log.postgres.arrays import EncodeArray, bigint_array, bytea_array, text_array
 from turnlog.log.postgres.connections import Connection, Query
 from turnlog.log.postgres.reading import SELECT_RECORDS_BY_NAME, EngineReader
 from turnlog.log.postgres.repetition import has_stored_result
 from turnlog.log.postgres.rows import (
+    END_ARRAYS,
     END_SOURCE,
+    EVENT_ARRAYS,
     EVENT_SOURCE,
+    LISTING_ARRAYS,
     LISTING_SOURCE,
     REPLACE_SPANS,
+    START_ARRAYS,
     START_SOURCE,
     UPSERT_LISTING,
-    EventColumns,
+    EventRow,
     SpanColumns,
+    encode_columns,
+    event_row,
     is_listing_due,
     listing_rows,
-    transpose,
 )
 from turnlog.log.postgres.schema import StoredRecord, decode_record_row, encode_record_row
-from turnlog.log.records import NewRow, Row, SessionRecord
+from turnlog.log.records import Row, SessionRecord
 from turnlog.log.spans import SpanEdge
 
 GroupJob = AppendRequest | FindEvents
+GROUP_JOBS = (AppendRequest, FindEvents)
 
 # `locked` takes the row locks in the order of session numbers: two groups never wait for each other. A row
 # that another process has changed meanwhile is read again here, so the comparison is with its newest state.
@@ -58,6 +65,10 @@ COMPARE_AND_SET: Query = """
         insert into event (session, seq, id, ts, span, type, chain, crc, meta, frame)
         select new.* from {events} where new.session in (select id from moved)
     )"""
+RECORD_ARRAYS: Sequence[EncodeArray] = (
+    bigint_array, text_array, bigint_array, bigint_array, bigint_array, text_array, bigint_array,
+    bytea_array, bigint_array,
+)  # fmt: skip
 START_PART: Query = """, started as (
         insert into span (session, key, trace, first, last, agent, crc, last_crc)
         select new.* from {starts} where new.session in (select id from moved)
@@ -82,6 +93,7 @@ WISH_PART: Query = """, wish as (
             wanted_at = coalesce(lease.wanted_at, excluded.wanted_at)
         returning owner is null as is_free
     )"""
+WISH_ARRAYS: Sequence[EncodeArray] = (text_array, bigint_array, bigint_array)
 
 
 class SessionPlan:
@@ -94,11 +106,10 @@ class SessionPlan:
         self.record = stored.record
         self.newest = stored.newest
         self.listed_ms = stored.listed_ms
-        self.rows: list[NewRow] = []
+        self.event_rows: list[EventRow] = []
         self.edges: list[SpanEdge] = []
         self.wanted_ms: int | None = None
         self.outcomes: dict[int, JobOutcome] = {}
-        self.results: dict[int, JobResult] = {}  # of appends
         self._row_by_id: dict[str, Row] = {}
 
     @property
@@ -117,21 +128,21 @@ class SessionPlan:
     def known_rows(self, stored: Mapping[str, Row], event_ids: Iterable[str]) -> dict[str, Row]:
         """Return the rows of event ids that are stored, or planned before."""
         planned = self._row_by_id
+        if not stored and planned.keys().isdisjoint(event_ids):
+            return {}
         known = {event_id: stored[event_id] for event_id in event_ids if event_id in stored}
-        if planned:
-            known |= {event_id: planned[event_id] for event_id in event_ids if event_id in planned}
-        return known
+        return known | {event_id: planned[event_id] for event_id in event_ids if event_id in planned}
 
-    def add(self, index: int, job: AppendRequest, plan: RowPlan) -> None:
-        result = JobResult(plan.result, (plan.record,), [new.row for new in plan.rows])
-        self.results[index] = result
-        self.outcomes[index] = result
+    def add(self, index: int, job: AppendRequest, known: Mapping[str, Row]) -> None:
+        """Plan an append. Raise its refusal."""
+        plan = plan_append(self.record, known, job)
+        self.outcomes[index] = JobResult(plan.result, (plan.record,), [new.row for new in plan.rows])
         self.record = plan.record
         if not plan.rows:
             return
-        self.rows += plan.rows
         self.edges += plan.edges
         for new in plan.rows:
+            self.event_rows.append(event_row(self.before.number, new))
             self._row_by_id[new.id] = new.row
             if new.id > self.newest and is_timed_id(new.id):
                 self.newest = new.id
@@ -152,14 +163,14 @@ class GroupResult(NamedTuple):
 class GroupCommit:
     """Plans the jobs of one group. `pending` are those without an outcome, by their place in the group.
 
-    `unconfirmed` are results of an earlier try that may have committed. `planned` are the results of this
-    one: if it fails, they are unconfirmed, too.
+    `unconfirmed` are results of an earlier try that may have committed. If this one fails, so are its
+    `sent_results`.
     """
 
     def __init__(self, jobs: Mapping[int, GroupJob], unconfirmed: Mapping[int, JobResult]) -> None:
         self.pending = dict(jobs)
         self.outcomes: dict[int, JobOutcome] = {}
-        self.planned: dict[int, JobResult] = {}
+        self._sent: list[SessionPlan] = []
         self.needs_locks: set[str] = set()  # sessions whose jobs this statement cannot run
         self._unconfirmed = unconfirmed
 
@@ -176,7 +187,7 @@ class GroupCommit:
         winners: set[int] = set()
         is_wanted = False
         if changes:
-            self.planned = {index: result for plan in changes for index, result in plan.results.items()}
+            self._sent = changes
             winners, is_wanted = compare_and_set(connection, changes)
 
         for session_id, plan in plans.items():
@@ -185,6 +196,15 @@ class GroupCommit:
                 self._settle(plan.outcomes)
         changed = [plan.after() for plan in changes if plan.before.number in winners]
         return GroupResult(changed, is_wanted)
+
+    def sent_results(self) -> dict[int, JobResult]:
+        """Return the results of the appends that were sent to the engine."""
+        return {
+            index: outcome
+            for plan in self._sent
+            for index, outcome in plan.outcomes.items()
+            if isinstance(outcome, JobResult) and isinstance(outcome.value, AppendResult)
+        }
 
     def _settle(self, outcomes: Mapping[int, JobOutcome]) -> None:
         self.outcomes.update(outcomes)
@@ -275,7 +295,7 @@ def plan_group_job(
     elif unconfirmed is not None and has_stored_result(job, unconfirmed, known):
         plan.outcomes[index] = structs.replace(unconfirmed, records=(plan.record,))
     else:
-        plan.add(index, job, plan_append(plan.record, known, job))
+        plan.add(index, job, known)
 
 
 def compare_and_set(connection: Connection, changes: Sequence[SessionPlan]) -> tuple[set[int], bool]:
@@ -283,7 +303,7 @@ def compare_and_set(connection: Connection, changes: Sequence[SessionPlan]) -> t
 
     The second value says whether a session without an owner is wanted now.
     """
-    events = EventColumns()
+    event_rows: list[EventRow] = []
     spans = SpanColumns()
     records = []
     listed: dict[str, SessionRecord] = {}
@@ -297,22 +317,26 @@ def compare_and_set(connection: Connection, changes: Sequence[SessionPlan]) -> t
         row = encode_record_row(record, plan.newest, plan.listed_ms)
         position = (number, before.epoch, before.revision)
         records.append((*position, row.revision, row.fence, row.newest, row.listed_ms, row.body, row.crc))
-        for new in plan.rows:
-            events.add(number, new)
+        event_rows += plan.event_rows
         for edge in plan.edges:
             spans.add(number, edge)
         if plan.wanted_ms is not None:
             wishes.append((record.session_id, plan.wanted_ms, record.last))
 
-    columns = transpose(records)
-    event_values = events.values() or [[] for _ in range(10)]
-    parts = [spans.start_values(), spans.end_values(), transpose(listing_rows(listed)), transpose(wishes)]
-    values: list[object] = [*columns, columns[0], *event_values]
-    for part in parts:
-        values += part
-    statement = group_statement(*map(bool, parts))
-    rows = connection.execute(statement, values, binary=True).fetchall()
-    return {number for number, _ in rows}, any(is_free for _, is_free in rows)
+    columns = encode_columns(records, RECORD_ARRAYS)
+    values = [*columns, columns[0], *encode_columns(event_rows, EVENT_ARRAYS)]
+    parts = [
+        (spans.start_rows(), START_ARRAYS),
+        (spans.end_rows(), END_ARRAYS),
+        (listing_rows(listed), LISTING_ARRAYS),
+        (wishes, WISH_ARRAYS),
+    ]
+    for rows, arrays in parts:
+        if rows:
+            values += encode_columns(rows, arrays)
+    statement = group_statement(*[bool(rows) for rows, _ in parts])
+    moved = connection.execute(statement, values, binary=True, prepare=True).fetchall()
+    return {number for number, _ in moved}, any(is_free for _, is_free in moved)
 
 
 @lru_cache(16)
@@ -342,7 +366,7 @@ def split_group(jobs: Sequence[Job]) -> tuple[dict[int, GroupJob], dict[int, Job
     locking: dict[int, Job] = {}
     locked_sessions: set[str] = set()
     for index, job in enumerate(jobs):
-        if isinstance(job, AppendRequest | FindEvents) and job.session_id not in locked_sessions:
+        if isinstance(job, GROUP_JOBS) and job.session_id not in locked_sessions:
             grouped[index] = job
         else:
             locking[index] = job

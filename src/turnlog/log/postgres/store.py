@@ -164,7 +164,7 @@ class PostgresStore:
                     result = group.run(connection, cached)
                 self._writer.check_quorum()
             except EngineAway:
-                unconfirmed.update(group.planned)
+                unconfirmed.update(group.sent_results())
                 raise
             self._publish(result.changed, result.is_wanted)
             outcomes.update(group.outcomes)

@@ -16,17 +16,21 @@ from turnlog.log.postgres.connections import Connection, LostRace, Query
 from turnlog.log.postgres.reading import EngineReader
 from turnlog.log.postgres.repair import recover_lost_record
 from turnlog.log.postgres.rows import (
+    END_ARRAYS,
     END_SPANS,
+    EVENT_ARRAYS,
     INSERT_EVENTS,
     INSERT_SPANS,
+    LISTING_ARRAYS,
     LISTING_SOURCE,
     REPLACE_SPANS,
+    START_ARRAYS,
     UPSERT_LISTING,
-    EventColumns,
     SpanColumns,
+    encode_columns,
+    event_row,
     is_listing_due,
     listing_rows,
-    transpose,
 )
 from turnlog.log.postgres.schema import (
     LEASE_COLUMNS,
@@ -156,7 +160,7 @@ class EngineTransaction:
         )
         self.connection.execute(
             f"insert into listing select * from {LISTING_SOURCE} {UPSERT_LISTING}",
-            transpose(listing_rows({session_id: record})),
+            encode_columns(listing_rows({session_id: record}), LISTING_ARRAYS),
         )
 
     # events
@@ -179,21 +183,19 @@ class EngineTransaction:
         session_id = record.session_id
         self.put_record(record)
         stored = self.records[session_id]
-        events = EventColumns()
-        for new in rows:
-            events.add(stored.number, new)
         if rows:
-            self.connection.execute(INSERT_EVENTS, events.values())
+            event_rows = [event_row(stored.number, new) for new in rows]
+            self.connection.execute(INSERT_EVENTS, encode_columns(event_rows, EVENT_ARRAYS))
         newest = max([stored.newest, *[new.id for new in rows if is_timed_id(new.id)]])
         self.records[session_id] = stored._replace(newest=newest)
 
         spans = SpanColumns()
         for edge in edges:
             spans.add(stored.number, edge)
-        if starts := spans.start_values():
-            self.connection.execute(f"{INSERT_SPANS} {REPLACE_SPANS}", starts)
-        if ends := spans.end_values():
-            self.connection.execute(END_SPANS, ends)
+        if starts := spans.start_rows():
+            self.connection.execute(f"{INSERT_SPANS} {REPLACE_SPANS}", encode_columns(starts, START_ARRAYS))
+        if ends := spans.end_rows():
+            self.connection.execute(END_SPANS, encode_columns(ends, END_ARRAYS))
         return record
 
     # blobs and derived data
