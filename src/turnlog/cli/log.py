@@ -258,7 +258,7 @@ async def read_known_damages(log: Log) -> list[Damage]:
 
 
 @click.command(
-    short_help="Remove old live events, superseded checkpoints and expired streams.",
+    short_help="Remove old live events and what has expired.",
     epilog="Example: turnlog prune --older-than 30d",
 )
 @click.argument("names", metavar="[SESSION]...", nargs=-1)

@@ -16,7 +16,7 @@ from turnlog.events import SessionMember
 from turnlog.events.payload import MAX_NAME_BYTES
 from turnlog.events.roles import SERVER_ROLES
 from turnlog.events.strict_json import convert_strict
-from turnlog.log import sqlite_path
+from turnlog.log import find_store_opener, sqlite_path
 from turnlog.server.auth.credentials import GUEST_PREFIX
 from turnlog.server.auth.private_files import write_private_temp_file
 
@@ -40,6 +40,7 @@ def load_or_create_key(log_url: str) -> bytes:
     key, which has to be given to each of them.
     """
     if not is_local_log(log_url):
+        find_store_opener(log_url)  # an address that no store opens is the first thing to say
         raise CallerError(
             f"servers that share a log need the same signing key: give each one --key-file or {KEY_VARIABLE}"
         )
