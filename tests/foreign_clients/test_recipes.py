@@ -5,13 +5,13 @@ from pathlib import Path
 from tests.support.docs_blocks import ROOT, blocks
 from tests.support.tables import for_each_row
 
-RECIPES = ROOT / "docs" / "howto" / "other-clients.md"
+RECIPES = [ROOT / "docs" / "howto" / name for name in ("other-clients.md", "copilotkit.md")]
 FOLDER = Path(__file__).parent
 
 
 def find_recipe(text: str) -> str:
     """Return the recipe that has a text."""
-    [recipe] = [block.text for block in blocks(RECIPES) if text in block.text]
+    [recipe] = [block.text for path in RECIPES for block in blocks(path) if text in block.text]
     return recipe
 
 
