@@ -17,9 +17,25 @@ from turnlog.errors import CallerError, SessionDamaged, StoreError
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.log import Blob, Document, Log, Page, open_log
-from turnlog.log.jobs import PutBlob
-from turnlog.log.postgres.connections import EscapedTextDumper, EscapedTextLoader
-from turnlog.log.postgres.notify_bell import MAX_PAYLOAD_BYTES, decode_ring, encode_rings
+from turnlog.log.jobs import AppendRequest, PutBlob
+from turnlog.log.postgres.arrays import (
+    EncodeArray,
+    bigint_array,
+    boolean_array,
+    bytea_array,
+    text_array,
+)
+from turnlog.log.postgres.connections import EscapedTextDumper, EscapedTextLoader, connect
+from turnlog.log.postgres.contention import CONTENTION_S, Contention
+from turnlog.log.postgres.group_commit import split_group
+from turnlog.log.postgres.notify_bell import (
+    MAX_PAYLOAD_BYTES,
+    MAX_RING_INTERVAL_S,
+    MIN_RING_INTERVAL_S,
+    decode_ring,
+    encode_rings,
+    ring_interval_s,
+)
 from turnlog.log.postgres.rows import SpanColumns
 from turnlog.log.postgres.schema import MIGRATIONS
 from turnlog.log.postgres.store import PostgresStore
@@ -300,6 +316,57 @@ def test_merged_edges_of_spans_are_those_of_one_after_the_other(
             if str(key) in stored and stored[str(key)][1] is None:
                 stored[str(key)] = (stored[str(key)][0], last)
     assert stored == expected
+
+
+@pytest.mark.parametrize(
+    ("encode", "type_name", "values"),
+    [
+        (bigint_array, "bigint", [1, -(1 << 63), (1 << 63) - 1]),
+        (bigint_array, "bigint", [None, 7, None]),
+        (text_array, "text", ["", "ä\u2028", "a\0b\1c\0010", "x" * 5000]),
+        (text_array, "text", [None, "\0", ""]),
+        (bytea_array, "bytea", [b"", b"\0\xff", None]),
+        (boolean_array, "boolean", [True, False]),
+        *[(encode, name, []) for encode, name in [(bigint_array, "bigint"), (text_array, "text")]],
+    ],
+)
+def test_an_encoded_array_has_its_values(
+    server: PostgresServer, encode: EncodeArray, type_name: str, values: list[object]
+) -> None:
+    with connect(server.url()) as connection:
+        query = f"select value from unnest(%b::{type_name}[]) as value"
+        rows = connection.execute(query.encode(), [encode(values)], binary=True).fetchall()
+    assert [value for (value,) in rows] == values
+
+
+def test_a_session_is_contended_after_two_rings_within_a_short_time() -> None:
+    now_s = 1000.0
+    contention = Contention(lambda: now_s)
+    contention.note_rings([SESSION, OTHER])
+    assert contention.contended([SESSION, OTHER]) == set()
+    now_s += CONTENTION_S / 2
+    contention.note_rings([SESSION])
+    assert contention.contended([SESSION, OTHER]) == {SESSION}
+    now_s += CONTENTION_S
+    assert contention.contended([SESSION]) == set()
+    contention.note_rings([SESSION])
+    assert contention.contended([SESSION]) == set()
+
+
+def test_appends_to_a_contended_session_run_under_locks_and_others_in_one_statement() -> None:
+    jobs = [AppendRequest(session_id, (), 0) for session_id in (SESSION, OTHER, SESSION)]
+    grouped, locking = split_group(jobs, {SESSION})
+    assert list(grouped) == [1]
+    assert list(locking) == [0, 2]
+    grouped, locking = split_group(jobs, set())
+    assert list(grouped) == [0, 1, 2]
+    assert not locking
+
+
+def test_a_slow_ring_makes_rings_fewer() -> None:
+    assert ring_interval_s(0.0) == MIN_RING_INTERVAL_S
+    assert ring_interval_s(0.0005) == pytest.approx(0.005)
+    assert ring_interval_s(1.0) == MAX_RING_INTERVAL_S
 
 
 def test_claims_are_of_the_applications_that_an_owner_runs(server: PostgresServer) -> None:

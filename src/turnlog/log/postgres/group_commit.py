@@ -6,7 +6,7 @@ session that another process has changed matches nothing: its appends are planne
 then under row locks (`transaction`). A refusal counts only if its record was compared or is fresh.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -356,15 +356,15 @@ def group_statement(has_starts: bool, has_ends: bool, has_listing: bool, has_wis
     return statement
 
 
-def split_group(jobs: Sequence[Job]) -> tuple[dict[int, GroupJob], dict[int, Job]]:
+def split_group(jobs: Sequence[Job], contended: Set[str]) -> tuple[dict[int, GroupJob], dict[int, Job]]:
     """Return the jobs that one statement can run, and the others, by their place in the group.
 
     Jobs of different sessions do not affect each other. A job whose session has an earlier job under locks
-    runs under locks, too.
+    runs under locks, too, and so do jobs of contended sessions.
     """
     grouped: dict[int, GroupJob] = {}
     locking: dict[int, Job] = {}
-    locked_sessions: set[str] = set()
+    locked_sessions = set(contended)
     for index, job in enumerate(jobs):
         if isinstance(job, GROUP_JOBS) and job.session_id not in locked_sessions:
             grouped[index] = job

@@ -35,6 +35,7 @@ from turnlog.log.postgres.connections import (
     connect,
     translate_engine_errors,
 )
+from turnlog.log.postgres.contention import Contention
 from turnlog.log.postgres.failover import resolve_doubt
 from turnlog.log.postgres.group_commit import GroupCommit, GroupJob, split_group
 from turnlog.log.postgres.notify_bell import NotifyBell
@@ -61,6 +62,9 @@ LEASE_S = 10.0  # how long an owner is alive after its last renewal; owners rene
 RECONCILE_S = 3.0  # how often a log reads its followed sessions: a lost ring delays an event at most so long
 MAX_CACHED_SESSIONS = 10_000  # records that the writer keeps in memory
 OPTIMISTIC_TRIES = 2  # on cached records, then on fresh ones; after that under row locks
+MAX_CONTENDED_JOBS = (
+    8  # of a group whose contended sessions are locked at once: each job is a few round trips
+)
 
 
 class PostgresStore:
@@ -92,6 +96,7 @@ class PostgresStore:
             CreateSession: create_once,
         }
         self._cache: dict[str, StoredRecord] = {}
+        self._contention = Contention()
         self._commit_lock = threading.Lock()
         self._commit_count = 0
         self._is_unconfirmed = False  # a commit has failed since the last one that is known to be durable
@@ -113,6 +118,7 @@ class PostgresStore:
 
     def _on_foreign_ring(self, moved: Mapping[str, int], is_wanted: bool) -> None:
         """Forget records that another process has changed, and ring for the logs of this one."""
+        self._contention.note_rings(moved)
         for session_id, last in moved.items():
             stored = self._cache.get(session_id)
             if stored is not None and stored.record.last < last:
@@ -136,7 +142,10 @@ class PostgresStore:
             self._commit_count += 1
             outcomes: dict[int, JobOutcome] = {}
             unconfirmed: dict[int, JobResult] = {}
-            grouped, locking = split_group(jobs)
+            contended = set()
+            if len(jobs) <= MAX_CONTENDED_JOBS:
+                contended = self._contention.contended([job.session_id for job in jobs])
+            grouped, locking = split_group(jobs, contended)
             try:
                 locking |= self._commit_group(grouped, outcomes, unconfirmed)
                 self._commit_under_locks(dict(sorted(locking.items())), outcomes, unconfirmed)
