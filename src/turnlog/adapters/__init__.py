@@ -1,0 +1,71 @@
+"""Agents of other frameworks as agents of an application (docs/adapters.md).
+
+    app = App("support", adapters.pydantic_ai(agent))
+    app = App("support", adapters.langgraph(graph))
+
+Each function imports its framework when it is called.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from turnlog.adapters.foreign_agent import ForeignAgent, ToolPolicy
+from turnlog.adapters.frameworks import PYDANTIC_AI, UntestedVersion
+from turnlog.adapters.runner import (
+    AgentRunner,
+    Answer,
+    Approved,
+    Denied,
+    Finished,
+    Part,
+    Paused,
+    Question,
+    Returned,
+    UnreadableState,
+)
+
+if TYPE_CHECKING:
+    from pydantic_ai import Agent as PydanticAgent
+
+__all__ = [
+    "AgentRunner",
+    "Answer",
+    "Approved",
+    "Denied",
+    "Finished",
+    "ForeignAgent",
+    "Part",
+    "Paused",
+    "Question",
+    "Returned",
+    "ToolPolicy",
+    "UnreadableState",
+    "UntestedVersion",
+    "pydantic_ai",
+    "watch_pydantic_ai",
+]
+
+
+def pydantic_ai(
+    agent: "PydanticAgent[Any, Any]",
+    *,
+    deps: Any = None,
+    policies: Mapping[str, ToolPolicy] = {},
+    **run_options: Any,
+) -> ForeignAgent:
+    """Run an agent of Pydantic AI. `deps` is a value, or a function that gets the `Part`.
+
+    `run_options`, such as `usage_limits`, are passed to every `Agent.run`.
+    """
+    PYDANTIC_AI.load()
+    from turnlog.adapters.pydantic_ai_runner import PydanticAiRunner
+
+    return ForeignAgent(PydanticAiRunner(agent, deps, run_options), policies)
+
+
+def watch_pydantic_ai() -> Any:
+    """Return a capability for the constructor of a sub-agent: its runs become agents in the log."""
+    PYDANTIC_AI.load()
+    from turnlog.adapters.pydantic_ai_runner import WatchCapability
+
+    return WatchCapability()
