@@ -6,11 +6,11 @@
 Each function imports its framework when it is called.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from turnlog.adapters.foreign_agent import ForeignAgent, ToolPolicy
-from turnlog.adapters.frameworks import PYDANTIC_AI, UntestedVersion
+from turnlog.adapters.frameworks import LANGGRAPH, PYDANTIC_AI, UntestedVersion
 from turnlog.adapters.runner import (
     AgentRunner,
     Answer,
@@ -41,6 +41,7 @@ __all__ = [
     "ToolPolicy",
     "UnreadableState",
     "UntestedVersion",
+    "langgraph",
     "pydantic_ai",
     "watch_pydantic_ai",
 ]
@@ -69,3 +70,24 @@ def watch_pydantic_ai() -> Any:
     from turnlog.adapters.pydantic_ai_runner import WatchCapability
 
     return WatchCapability()
+
+
+def langgraph(
+    graph: Any,
+    *,
+    name: str | None = None,
+    config: Any = None,
+    context: Any = None,
+    make_input: Callable[[Part], Any] | None = None,
+    policies: Mapping[str, ToolPolicy] = {},
+) -> ForeignAgent:
+    """Run a compiled graph of LangGraph, such as those of `create_agent` and `create_deep_agent`.
+
+    `config` and `context` are values, or functions that get the `Part`. `make_input` builds the input of a
+    turn if the graph's state has no `messages`. A graph without a checkpointer gets one that stores its
+    threads with the session.
+    """
+    LANGGRAPH.load()
+    from turnlog.adapters.langgraph_runner import LangGraphRunner
+
+    return ForeignAgent(LangGraphRunner(graph, name, config, context, make_input), policies)

@@ -368,7 +368,7 @@ class ForeignRuntime:
         for question in questions:
             policy = self._definition.policy_of(question.agent, question.call_id)
             if question.is_for_page:
-                output.builder.await_page(question.agent, [question.call_id], policy.roles)
+                output.builder.await_page(question.agent, [question.call_id], policy.roles, question.args)
             else:
                 expires_at = None
                 if not isinf(policy.expires_s):

@@ -70,12 +70,16 @@ class Part(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A call that waits for a person: an approval, or with `is_for_page` a result that the page gives."""
+    """A call that waits for a person: an approval, or with `is_for_page` a result that the page gives.
+
+    The page shows `args`, or those of the call.
+    """
 
     agent: RuntimeAgent
     call_id: str
     is_for_page: bool = False
     reason: str | None = None
+    args: dict[str, Any] | None = None
 
 
 class Finished(NamedTuple):

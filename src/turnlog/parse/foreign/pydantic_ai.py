@@ -135,6 +135,7 @@ class PydanticAiTranslator:
 
     def _start_call(self, run: Run, index: int, part: Any) -> None:
         call_id = get_text(part, "tool_call_id") or None
+        self._builder.reuse_call_id(run.agent, call_id)
         run.call_ids[index] = self._builder.start_call(run.agent, get_text(part, "tool_name"), call_id)
         self._add_arguments(run, index, get_field(part, "args"))
 
