@@ -391,15 +391,17 @@ class ForeignRuntime:
             return
         with suppress(TurnlogError):
             items += await output.take_rest()
-        root = output.root
-        output.builder.error(root, AGENT_FAILED, message)
-        if output.saved_state is not None:
-            blob = await self._store_state(output.saved_state)
-            output.builder.checkpoint(
-                root, self._runner.source, self._runner.version, blob, len(output.saved_state)
-            )
+        output.builder.error(output.root, AGENT_FAILED, message)
+        await self._append([*items, *await self._end_failed(output, output.saved_state)])
+
+    async def _end_failed(self, output: PartOutput, state: bytes | None) -> list[EventDraft]:
+        """End everything with an error. The checkpoint comes before the end of the agent that has it."""
+        scope = output.root.scope
         output.builder.flush("error")
-        await self._append([*items, *output.builder.take_output()])
+        items = output.builder.take_output()
+        if state is not None:
+            items[-1:-1] = [EventDraft(await self._make_checkpoint(state), scope, "system")]
+        return items
 
     async def _close_refused_turn(self, scope: Scope, message: str) -> None:
         problem = EventDraft(
@@ -418,13 +420,10 @@ class ForeignRuntime:
 
     async def _fail_unreadable(self, output: PartOutput, problem: str) -> None:
         """End a turn whose state is lost. An empty checkpoint lets the next turn start afresh."""
-        root = output.root
         message = f"{problem} The turn cannot go on; the next one starts afresh."
-        output.builder.error(root, CHECKPOINT_UNREADABLE, message)
-        blob = await self._store_state(b"")
-        output.builder.checkpoint(root, self._runner.source, self._runner.version, blob, 0)
-        output.builder.flush("error")
-        await self._append(await output.take_rest())
+        output.builder.error(output.root, CHECKPOINT_UNREADABLE, message)
+        items = await output.take_rest()
+        await self._append([*items, *await self._end_failed(output, b"")])
 
     async def _save_cancelled_state(self, output: PartOutput) -> None:
         """Store what the framework left when it was cancelled: the next turn remembers the stopped one."""
@@ -433,16 +432,18 @@ class ForeignRuntime:
         if output.saved_state is None or root is None or self._host.error is not None:
             return
         with suppress(TurnlogError):  # the turn is closed in any case
-            blob = await self._store_state(output.saved_state)
-            checkpoint = AgentCheckpoint(
-                source=self._runner.source,
-                version=self._runner.version,
-                blob=blob,
-                size_bytes=len(output.saved_state),
-            )
+            checkpoint = await self._make_checkpoint(output.saved_state)
             await self._host.append([EventDraft(checkpoint, root.scope, "system")])
 
     # checkpoints
+
+    async def _make_checkpoint(self, state: bytes) -> AgentCheckpoint:
+        return AgentCheckpoint(
+            source=self._runner.source,
+            version=self._runner.version,
+            blob=await self._store_state(state),
+            size_bytes=len(state),
+        )
 
     async def _store_state(self, state: bytes) -> str:
         return await self._host.log.put_blob(self._host.session_id, state, STATE_MEDIA_TYPE, private=True)

@@ -5,8 +5,8 @@
         contract.check(MyFramework())
 
 A `RuntimeUnderTest` makes an agent of its framework from an `AgentScript`: the model plays the script, the
-tools and sub-agents are those of the script. Each contract runs turns in a log, and then checks what every log
-must keep (`log_laws`), and that the texts in the log are those that the models said. A contract about a
+tools and sub-agents are those of the script. Each contract runs turns in a log, and then checks what every
+log must keep (`log_laws`), and that the texts in the log are those that the models said. A contract about a
 feature that a framework does not have is left out. Numbers are stable.
 """
 

@@ -176,20 +176,25 @@ async def page_call_after_restart(runtime: RuntimeUnderTest) -> None:
         assert "yes, sure" in session.transcript.inputs["Lead"][-1].new_results["call_1"]
 
 
-def nested(reply_name: str = "Child") -> AgentScript:
-    child = AgentScript(reply_name, call_once(CallTool("delete", "/a", "call_a")).reply, [DELETE])
+def make_nested() -> AgentScript:
+    """Return an agent whose sub-agent asks. The message may go on with either of them."""
 
     def reply(given: ScriptInput) -> Reply:
         if given.last_user_text != "Hi":
             return HELLO
-        return DONE if given.new_results else Reply(("Asking. ",), calls=(CallAgent(reply_name),))
+        return DONE if given.new_results else Reply(("Asking. ",), calls=(CallAgent("Child"),))
 
-    return AgentScript("Lead", reply, agents=[child])
+    def reply_child(given: ScriptInput) -> Reply:
+        if given.new_results or given.last_user_text != "Go.":
+            return DONE
+        return Reply(("Deleting. ",), calls=(CallTool("delete", "/a", "call_a"),))
+
+    return AgentScript("Lead", reply, agents=[AgentScript("Child", reply_child, [DELETE])])
 
 
 async def nested_approval_after_restart(runtime: RuntimeUnderTest) -> None:
     """A sub-agent waits for an approval over a restart, and its caller with it."""
-    async with open_session(runtime, nested()) as session:
+    async with open_session(runtime, make_nested()) as session:
         await session.say("Hi")
         await session.check(is_waiting=True)
         await session.restart()
@@ -203,7 +208,7 @@ async def nested_approval_after_restart(runtime: RuntimeUnderTest) -> None:
 
 async def message_instead_of_nested_answer(runtime: RuntimeUnderTest) -> None:
     """A message in place of the answer of a sub-agent ends the turn lawfully."""
-    async with open_session(runtime, nested()) as session:
+    async with open_session(runtime, make_nested()) as session:
         await session.say("Hi")
         await session.say("Never mind")
         await session.check()

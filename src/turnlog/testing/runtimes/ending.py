@@ -2,7 +2,7 @@
 
 import asyncio
 
-from turnlog.events import AgentEnd, AgentStart, BlockDelta, BlockEnd, SessionError, ToolCall
+from turnlog.events import AgentEnd, BlockEnd, SessionError, ToolCall
 from turnlog.testing.runtimes.harness import RuntimeUnderTest, open_session
 from turnlog.testing.runtimes.scripts import AgentScript, CallAgent, CallTool, Reply, ScriptInput, ScriptTool
 from turnlog.testing.runtimes.talking import DONE, HELLO, call_once
@@ -48,10 +48,7 @@ async def stop_in_text(runtime: RuntimeUnderTest) -> None:
     """A stop ends the model; the partial text is kept, and the next turn's history is lawful."""
     async with open_session(runtime, AgentScript("Lead", hang_once)) as session:
         await session.send("Hi")
-        await session.wait_for(AgentStart)
-        await session.transcript.hanging.wait()
-        while "".join(delta.text for delta in await session.find(BlockDelta)) != "I was about ":
-            await asyncio.sleep(0)
+        await session.wait_for_text("I was about ")
         await session.stop()
         await session.check()
         assert (await session.end_of("Lead")).stop_reason == "cancelled"
@@ -64,9 +61,11 @@ async def stop_in_text(runtime: RuntimeUnderTest) -> None:
 
 async def stop_in_tool(runtime: RuntimeUnderTest) -> None:
     """A stop reaches a tool; its call is cancelled, and the next turn's history is lawful."""
+    started = asyncio.Event()
     stopped = asyncio.Event()
 
     async def hang(value: str) -> str:
+        started.set()
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -78,9 +77,7 @@ async def stop_in_tool(runtime: RuntimeUnderTest) -> None:
 
     async with open_session(runtime, AgentScript("Lead", reply, [ScriptTool("hang", hang)])) as session:
         await session.send("Hi")
-        await session.wait_for(ToolCall)
-        while not session.transcript.effects:
-            await asyncio.sleep(0)
+        await started.wait()
         await session.stop()
         await stopped.wait()
         await session.check()

@@ -18,7 +18,17 @@ from turnlog.agents.runtime.user_input import (
     find_waiting_call,
     message_events,
 )
-from turnlog.events import AgentEnd, Entry, EventDraft, Payload, Scope, ToolResult, UiCommand, UiMessage
+from turnlog.events import (
+    AgentEnd,
+    BlockDelta,
+    Entry,
+    EventDraft,
+    Payload,
+    Scope,
+    ToolResult,
+    UiCommand,
+    UiMessage,
+)
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id, new_process_id, now_ms
 from turnlog.log import Lease, Log, MemoryStore
@@ -163,6 +173,11 @@ class RuntimeHarness:
             found = await self.find(payload_class)
             if found:
                 return found[0]
+            await self.runner.wait_for_seq(self.runner.tree.last_seq + 1)
+
+    async def wait_for_text(self, text: str) -> None:
+        """Wait until the deltas in the log are a text."""
+        while "".join(delta.text for delta in await self.find(BlockDelta)) != text:
             await self.runner.wait_for_seq(self.runner.tree.last_seq + 1)
 
     async def entries(self) -> list[Entry]:

@@ -31,7 +31,7 @@ class OpenAgentState:
 
 
 class LogLaws:
-    """Reads a log and raises AssertionError for what must not be in one. `open` is what is open at its end."""
+    """Reads a log and raises AssertionError for what must not be in one. `open` are the open agents."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.open: dict[str, OpenAgentState] = {}

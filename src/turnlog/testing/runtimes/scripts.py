@@ -1,6 +1,6 @@
 """Scripts of models, in no framework's words: what a model reads goes in, what it says comes out.
 
-A `RuntimeUnderTest` plays them. `Transcript` has what was said and done: the contracts compare the log with it.
+A `RuntimeUnderTest` plays them. `Transcript` has what was said and done: contracts compare the log with it.
 """
 
 import asyncio
@@ -143,7 +143,6 @@ class Transcript:
     effects: list[str] = field(default_factory=list)
     inputs: dict[str, list[ScriptInput]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    hanging: asyncio.Event = field(default_factory=asyncio.Event)
 
     def choose_reply(self, script: AgentScript, items: Iterable[HistoryItem]) -> Reply:
         """Return what a model says, and note what it reads. An unlawful history is a problem."""
@@ -168,7 +167,6 @@ class Transcript:
         for piece in reply.text:
             yield piece
         if reply.hangs:
-            self.hanging.set()
             await asyncio.get_running_loop().create_future()
         if reply.error is not None:
             raise RuntimeError(reply.error)
