@@ -9,13 +9,22 @@ that was running when its process ended is closed. What is open is closed from t
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from math import isinf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from turnlog.adapters.part_output import PartOutput
-from turnlog.adapters.runner import Denied, Finished, Part, Paused, Question, UnreadableState
+from turnlog.adapters.runner import (
+    Answer,
+    CallKey,
+    Denied,
+    Finished,
+    Part,
+    Paused,
+    Question,
+    UnreadableState,
+)
 from turnlog.adapters.turn_inputs import AnsweredCall, TurnInputs
 from turnlog.agents.runtime.agent_runtime import CRASH_MESSAGE, SHUTDOWN_MESSAGE, STOPPED_MESSAGE
 from turnlog.agents.runtime.approval_timers import ApprovalTimers, next_expiry_ms
@@ -119,12 +128,13 @@ class ForeignRuntime:
     def _crash_events(
         self, message: str, is_untouched: Callable[[Sequence[Invocation]], bool]
     ) -> list[EventDraft]:
-        """Close what runs, except teams that are paused, with answers that no owner has acted on."""
-        kept: list[str] = []
+        """Close what runs. Paused teams stay open, also those with answers that no owner has acted on."""
+        kept = self._tree.paused_agents()
         for team in self._tree.paused_teams().values():
             if is_untouched(team):
-                kept += [invocation.agent_id for invocation in team]
-        return build_closing_events(self._tree, "error", message, keep_waiting=True, kept_agents=kept)
+                kept.update(invocation.agent_id for invocation in team)
+        # an agent that waits without a checkpoint waited inside the process
+        return build_closing_events(self._tree, "error", message, keep_waiting=False, kept_agents=kept)
 
     async def _append_stops(self) -> None:
         """Close the turns that members have stopped while no runner followed the log."""
@@ -245,7 +255,7 @@ class ForeignRuntime:
             await self._advance()
 
     async def _begin_turn(self, trace: str, turn: QueuedTurn) -> None:
-        message = self._inputs.message_of(trace) or ""
+        message = self._inputs.take_message(trace) or ""
         channel = turn.scope.channel
         stored = await self._load_state(channel)
         output = self._make_output()
@@ -266,7 +276,7 @@ class ForeignRuntime:
 
     async def _continue_turn(self, trace: str, team: Sequence[Invocation]) -> None:
         scope = team[0].scope
-        message = self._inputs.message_of(trace)
+        message = self._inputs.take_message(trace)
         answers = self._inputs.answers_of(trace)
         output = self._make_output()
         for invocation in team:
@@ -284,17 +294,14 @@ class ForeignRuntime:
         if message is not None:
             cancel_held_calls(output)
         else:
-            for (agent_id, call_id), answer in answers.items():
-                agent = output.find_agent(agent_id)
-                if agent is not None and isinstance(answer, Denied) and agent.owns_open_call(call_id):
-                    output.builder.fail(agent, call_id, "DENIED", answer.reason)
+            deny_calls(output, answers)
         actor = self._tree.actors.get(trace)
         part = Part(self._host.session_id, scope.channel, actor, message, answers, stored.state)
         await self._run_part(part, output)
 
     def _make_output(self) -> PartOutput:
         builder = AgentEventBuilder(new_id, self._make_text_parser)
-        return PartOutput(builder, self._append)
+        return PartOutput(builder, self._append, self._ask_inside)
 
     async def _append(self, items: Sequence[EventDraft]) -> None:
         # rules may react to events of the application (which have no TYPE) and to the ends of agents
@@ -309,6 +316,10 @@ class ForeignRuntime:
         try:
             await output.flush()
             outcome = await self._run_foreign_code(part, output)
+            while (message := await self._take_late_message(output)) is not None:
+                cancel_held_calls(output)
+                part = part._replace(message=message, answers={}, state=outcome.state)
+                outcome = await self._run_foreign_code(part, output)
             await self._append_outcome(output, outcome)
         except asyncio.CancelledError:
             await self._save_cancelled_state(output)
@@ -341,6 +352,33 @@ class ForeignRuntime:
             # the framework cancelled itself; without an error the turn would stay open
             raise RuntimeError(f"{self._runner.name} was cancelled from inside")
         return work.result()
+
+    async def _take_late_message(self, output: PartOutput) -> str | None:
+        """Return a message that came in place of an answer while the part ran; None if there is none."""
+        if not output.has_asked:
+            return None
+        await self._host.wait_for_head()
+        return self._inputs.take_message(output.root.scope.trace_id or "")
+
+    async def _ask_inside(
+        self, output: PartOutput, questions: Sequence[Question]
+    ) -> Mapping[CallKey, Answer]:
+        """Ask people while a part runs, and wait for their answers."""
+        self._ask(output, questions)
+        await output.flush()
+        trace = output.root.scope.trace_id or ""
+        keys = {(question.agent.agent_id, question.call_id) for question in questions}
+        while not keys <= self._inputs.answers_of(trace).keys():
+            await self._host.wait_for_seq(self._tree.last_seq + 1)
+
+        answers = self._inputs.answers_of(trace)
+        for question in questions:
+            # the page's result, or a message in place of a decision, has answered the call in the log
+            if question.call_id in self._inputs.answered_calls.get(question.agent.agent_id, ()):
+                output.builder.note_result(question.agent, question.call_id)
+        deny_calls(output, answers)
+        await output.flush()
+        return {key: answers[key] for key in keys}
 
     async def _append_outcome(self, output: PartOutput, outcome: Finished | Paused) -> None:
         """Append the last events of a part, with its checkpoint and questions, in one batch."""
@@ -478,6 +516,14 @@ def cancel_held_calls(output: PartOutput) -> None:
             output.builder.end(agent, "cancelled")
     for call_id in list(root.open_calls):
         output.builder.fail(root, call_id, "CANCELLED", CANCELLED_BY_MESSAGE)
+
+
+def deny_calls(output: PartOutput, answers: Mapping[CallKey, Answer]) -> None:
+    """Answer the calls that a person denied. What the framework reports of them later counts no more."""
+    for (agent_id, call_id), answer in answers.items():
+        agent = output.find_agent(agent_id)
+        if agent is not None and isinstance(answer, Denied) and agent.owns_open_call(call_id):
+            output.builder.fail(agent, call_id, "DENIED", answer.reason)
 
 
 def last_answer_seq(team: Sequence[Invocation]) -> int:

@@ -35,7 +35,7 @@ from turnlog.adapters.runner import (
 from turnlog.errors import CallerError
 from turnlog.events.agent import StopReason
 from turnlog.parse import AgentInfo
-from turnlog.parse.foreign.common import to_text
+from turnlog.parse.foreign.common import render_text
 from turnlog.parse.foreign.langgraph import InterruptQuestion, LangGraphTranslator
 
 SOURCE = "langgraph"
@@ -218,7 +218,7 @@ def build_resume(part: Part, state: GraphState) -> dict[str, Any]:
 def to_decision(answer: Answer) -> dict[str, Any]:
     if isinstance(answer, Approved):
         return {"type": "approve"}
-    reason = answer.reason if isinstance(answer, Denied) else to_text(answer.value)
+    reason = answer.reason if isinstance(answer, Denied) else render_text(answer.value)
     return {"type": "reject", "message": reason}
 
 
@@ -263,7 +263,7 @@ def describe_result(values: Any) -> str | None:
     response = values.get("structured_response")
     if response is not None:
         dump = getattr(response, "model_dump", None)
-        return to_text(dump(mode="json") if dump is not None else response)
+        return render_text(dump(mode="json") if dump is not None else response)
     messages = values.get("messages")
     last = messages[-1] if isinstance(messages, list) and messages else None
     return last.text if isinstance(last, AIMessage) else None

@@ -6,23 +6,27 @@ more than `MAX_PENDING_CHARS` are pending. After `close` nothing more is written
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from turnlog.adapters.runner import Answer, CallKey, Question
 from turnlog.agents.runtime.delta_writer import MAX_PENDING_CHARS
 from turnlog.events import BlockDelta, EventDraft
 from turnlog.parse import AgentEventBuilder, RuntimeAgent
 
 AppendBatch = Callable[[Sequence[EventDraft]], Awaitable[Any]]
+AskPeople = Callable[["PartOutput", Sequence[Question]], Awaitable[Mapping[CallKey, Answer]]]
 
 
 class PartOutput:
     """Appends the events of one part. `builder` has the agents of the turn; `root` answers the user."""
 
-    def __init__(self, builder: AgentEventBuilder, append: AppendBatch) -> None:
+    def __init__(self, builder: AgentEventBuilder, append: AppendBatch, ask: AskPeople) -> None:
         self.builder = builder
         self.saved_state: bytes | None = None
+        self.has_asked = False
         self._append = append
+        self._ask = ask
         self._loop = asyncio.get_running_loop()
         self._pending: list[EventDraft] = []
         self._writer: asyncio.Task[None] | None = None
@@ -39,6 +43,17 @@ class PartOutput:
     def save_state(self, state: bytes) -> None:
         """Keep what the next turn needs, in case that this part is stopped or fails."""
         self.saved_state = state
+
+    async def ask(self, questions: Sequence[Question]) -> Mapping[CallKey, Answer]:
+        """Ask people, and wait for all answers while the part goes on running.
+
+        For questions that a framework cannot store: if the process ends meanwhile, the turn is closed.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            asking = asyncio.run_coroutine_threadsafe(self.ask(questions), self._loop)
+            return await asyncio.wrap_future(asking)
+        self.has_asked = True
+        return await self._ask(self, questions)
 
     async def report(self, feed: Callable[..., None], *values: Any) -> None:
         """Pass values to a translator's method, and append what it builds."""

@@ -24,7 +24,10 @@ from pydantic_ai.tools import RunContext
 from turnlog.adapters.frameworks import PYDANTIC_AI
 from turnlog.adapters.part_output import PartOutput
 from turnlog.adapters.runner import (
-    Approved,
+    NOT_ANSWERED,
+    Answer,
+    CallKey,
+    Denied,
     Finished,
     Part,
     Paused,
@@ -34,8 +37,8 @@ from turnlog.adapters.runner import (
 )
 from turnlog.errors import CallerError
 from turnlog.events.agent import StopReason
-from turnlog.parse import AgentInfo
-from turnlog.parse.foreign.common import to_text
+from turnlog.parse import AgentInfo, RuntimeAgent
+from turnlog.parse.foreign.common import render_text
 from turnlog.parse.foreign.pydantic_ai import PydanticAiTranslator
 from turnlog.parse.runtime_input import to_call_key
 
@@ -117,6 +120,17 @@ class WatchCapability(AbstractCapability[Any]):
         with set_watch(Watch(watch.output, watch.translator, ctx.run_id, call.tool_call_id)):
             return await handler(args)
 
+    async def handle_deferred_tool_calls(
+        self, ctx: RunContext[Any], *, requests: DeferredToolRequests
+    ) -> DeferredToolResults | None:
+        """Answer the deferred calls of a sub-agent inside its run: the framework cannot pass them up."""
+        watch = CURRENT_WATCH.get()
+        if watch is None or ctx.run_id is None or watch.translator.is_root(ctx.run_id):
+            return None
+        agent = watch.translator.agent_of(ctx.run_id)
+        answers = await watch.output.ask(list_questions(agent, requests))
+        return build_results(answers, agent.agent_id, requests)
+
     async def wrap_output_process(
         self, ctx: RunContext[Any], *, output_context: Any, output: Any, handler: Any
     ) -> Any:
@@ -156,7 +170,7 @@ class PydanticAiRunner:
         return AgentInfo(self.name, model_name)
 
     async def run(self, part: Part, output: PartOutput) -> Finished | Paused:
-        conversation = read_conversation(part.state)
+        conversation = decode_conversation(part.state)
         root = output.root
         translator = PydanticAiTranslator(output.builder, root)
         options = self._run_options | self._history_options(part, root.agent_id, conversation)
@@ -185,7 +199,7 @@ class PydanticAiRunner:
 
         state = ConversationTypeAdapter.dump_json(result.conversation)
         if isinstance(result.output, DeferredToolRequests):
-            return Paused(state, list_questions(output, result.output))
+            return Paused(state, list_questions(output.root, result.output))
         return Finished(state, describe_output(result.output))
 
     def _history_options(self, part: Part, root_id: str, conversation: Conversation | None) -> dict[str, Any]:
@@ -197,11 +211,13 @@ class PydanticAiRunner:
             options["output_type"] = [*types, DeferredToolRequests]
         if conversation is not None and conversation.deferred_tool_requests is not None:
             requests = conversation.deferred_tool_requests
-            options["deferred_tool_results"] = build_results(part, root_id, requests)
+            # a message in place of the answers: what was approved meanwhile does not run either
+            answers = part.answers if part.message is None else part.denials
+            options["deferred_tool_results"] = build_results(answers, root_id, requests)
         return options
 
 
-def read_conversation(state: bytes | None) -> Conversation | None:
+def decode_conversation(state: bytes | None) -> Conversation | None:
     if state is None:
         return None
     try:
@@ -221,27 +237,31 @@ def dump_history(messages: Sequence[ModelMessage], before: Conversation | None) 
     return ConversationTypeAdapter.dump_json(conversation)
 
 
-def build_results(part: Part, root_id: str, requests: DeferredToolRequests) -> DeferredToolResults:
+def build_results(
+    answers: Mapping[CallKey, Answer], agent_id: str, requests: DeferredToolRequests
+) -> DeferredToolResults:
     """Return an answer to every deferred call. The framework wants all of them at once."""
     results = DeferredToolResults()
     for call in requests.approvals:
-        key = (root_id, to_call_key(call.tool_call_id))
-        is_approved = part.message is None and isinstance(part.answers.get(key), Approved)
-        results.approvals[call.tool_call_id] = True if is_approved else ToolDenied(part.denial_of(key))
+        answer = answers.get((agent_id, to_call_key(call.tool_call_id)), Denied(NOT_ANSWERED))
+        results.approvals[call.tool_call_id] = (
+            ToolDenied(answer.reason) if isinstance(answer, Denied) else True
+        )
     for call in requests.calls:
-        key = (root_id, to_call_key(call.tool_call_id))
-        answer = part.answers.get(key)
-        if part.message is None and isinstance(answer, Returned):
+        answer = answers.get((agent_id, to_call_key(call.tool_call_id)), Denied(NOT_ANSWERED))
+        if isinstance(answer, Returned):
             results.calls[call.tool_call_id] = answer.value
         else:
-            results.calls[call.tool_call_id] = ToolFailed(part.denial_of(key))
+            reason = answer.reason if isinstance(answer, Denied) else NOT_ANSWERED
+            results.calls[call.tool_call_id] = ToolFailed(reason)
     return results
 
 
-def list_questions(output: PartOutput, requests: DeferredToolRequests) -> list[Question]:
-    root = output.root
-    questions = [Question(root, to_call_key(call.tool_call_id)) for call in requests.approvals]
-    questions += [Question(root, to_call_key(call.tool_call_id), is_for_page=True) for call in requests.calls]
+def list_questions(agent: RuntimeAgent, requests: DeferredToolRequests) -> list[Question]:
+    questions = [Question(agent, to_call_key(call.tool_call_id)) for call in requests.approvals]
+    questions += [
+        Question(agent, to_call_key(call.tool_call_id), is_for_page=True) for call in requests.calls
+    ]
     return questions
 
 
@@ -252,7 +272,7 @@ def describe_run(ctx: RunContext[Any]) -> AgentInfo:
 
 
 def describe_output(output: Any) -> str | None:
-    return None if output is None else to_text(to_plain(output))
+    return None if output is None else render_text(to_plain(output))
 
 
 def to_plain(value: Any) -> Any:

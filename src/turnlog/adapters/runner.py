@@ -63,6 +63,11 @@ class Part(NamedTuple):
         """Return the name of the conversation: one for each channel of a session."""
         return f"{self.session_id}/{self.channel}" if self.channel else self.session_id
 
+    @property
+    def denials(self) -> dict[CallKey, Answer]:
+        """Return only the denials: with a message in place of an answer, nothing that was held runs."""
+        return {key: answer for key, answer in self.answers.items() if isinstance(answer, Denied)}
+
     def denial_of(self, key: CallKey) -> str:
         """Return why a call does not run, for a part in which a message takes the place of its answer."""
         answer = self.answers.get(key)

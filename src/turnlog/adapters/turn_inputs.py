@@ -86,12 +86,12 @@ class TurnInputs:
                 answers[agent_id, payload.call_id] = to_answer(payload)
         elif envelope.origin == "app" and is_app_event_for_model(payload, envelope):
             self._app_event_texts.append(describe_app_event(envelope, payload))
-        elif envelope.origin == "ui" and isinstance(payload, Payload) and opens_turn(envelope, payload):
+        elif envelope.origin == "ui" and isinstance(payload, Payload) and is_turn_input(envelope, payload):
             self._texts.setdefault(envelope.trace_id or "", []).append(describe_input(envelope.type, payload))
 
-    def message_of(self, trace: str) -> str | None:
-        """Return what people wrote and did in a turn since its runner ran last; None without anything."""
-        texts = self._texts.get(trace)
+    def take_message(self, trace: str) -> str | None:
+        """Return what people wrote and did in a turn since its runner ran last, once; None if nothing."""
+        texts = self._texts.pop(trace, None)
         if texts is None:
             return None
         return "\n".join([*self._app_event_texts, *texts])
@@ -100,7 +100,7 @@ class TurnInputs:
         return dict(self._answers.get(trace, {}))
 
 
-def opens_turn(envelope: Envelope, payload: Payload) -> bool:
+def is_turn_input(envelope: Envelope, payload: Payload) -> bool:
     """Return whether an event of a page is for the agent, and answers no call."""
     if isinstance(payload, UiMessage):
         return True

@@ -463,6 +463,10 @@ class AgentEventBuilder:
         )
         self._answer(agent, ToolResult(call_id=call.call_id, tool=call.tool, ok=False, error=error))
 
+    def note_result(self, agent: RuntimeAgent, call_id: object) -> None:
+        """Note that the log has the result of a call already: a person gave it. Nothing is emitted."""
+        agent.open_calls.pop(to_call_key(call_id), None)
+
     def _find_open_call(self, agent: RuntimeAgent, call_id: object, value: Any) -> ToolCall | None:
         if not self._accepts(agent, value):
             return None

@@ -14,7 +14,15 @@ from turnlog.adapters import Approved, Finished, Part, Paused, Question, Returne
 from turnlog.adapters.part_output import PartOutput
 from turnlog.events import Usage
 from turnlog.parse import AgentInfo, RuntimeAgent
-from turnlog.testing.runtimes import AgentScript, CallAgent, CallTool, Feature, HistoryItem, Reply, Transcript
+from turnlog.testing.runtimes import (
+    AgentScript,
+    CallAgent,
+    CallTool,
+    Feature,
+    HistoryItem,
+    ScriptRecord,
+    ScriptReply,
+)
 from turnlog.testing.runtimes.scripts import INPUT_TOKENS, MODEL_NAME, OUTPUT_TOKENS, Call
 
 NOT_FINISHED = "It was not finished."
@@ -25,8 +33,8 @@ class FakeFramework:
         {"thinking", "sub_agents", "structured_output", "step_limit", "approvals", "page_calls"}
     )
 
-    def make_agent(self, script: AgentScript, transcript: Transcript) -> adapters.ForeignAgent:
-        return adapters.ForeignAgent(FakeRunner(script, transcript))
+    def make_agent(self, script: AgentScript, record: ScriptRecord) -> adapters.ForeignAgent:
+        return adapters.ForeignAgent(FakeRunner(script, record))
 
 
 class StepLimit(Exception):
@@ -37,9 +45,9 @@ class FakeRunner:
     source = "fake"
     version = "1.0"
 
-    def __init__(self, script: AgentScript, transcript: Transcript) -> None:
+    def __init__(self, script: AgentScript, record: ScriptRecord) -> None:
         self._script = script
-        self._transcript = transcript
+        self._transcript = record
         self.name = script.name
 
     def can_read(self, version: str) -> bool:
@@ -119,7 +127,7 @@ class FakeRunner:
     async def _run_calls(
         self,
         script: AgentScript,
-        reply: Reply,
+        reply: ScriptReply,
         guarded: set[str],
         items: list[HistoryItem],
         agent: RuntimeAgent,

@@ -31,9 +31,9 @@ from turnlog.testing.runtimes import (
     Feature,
     HandOff,
     HistoryItem,
-    Reply,
+    ScriptRecord,
+    ScriptReply,
     ScriptTool,
-    Transcript,
 )
 from turnlog.testing.runtimes.scripts import INPUT_TOKENS, MODEL_NAME, OUTPUT_TOKENS, Call
 
@@ -50,23 +50,24 @@ class LangGraph:
             "structured_output",
             "step_limit",
             "approvals",
+            "inner_approvals",
             "nested_approvals",
             "page_calls",
         }
     )
 
-    def make_agent(self, script: AgentScript, transcript: Transcript) -> adapters.ForeignAgent:
+    def make_agent(self, script: AgentScript, record: ScriptRecord) -> adapters.ForeignAgent:
         config = None
         if script.max_steps is not None:
             config = {"recursion_limit": script.max_steps * STEPS_OF_A_COMPLETION}
         if script.hand_offs:
-            return adapters.langgraph(make_team(script, transcript), config=config)
-        return adapters.langgraph(make_agent(script, transcript), config=config)
+            return adapters.langgraph(make_team(script, record), config=config)
+        return adapters.langgraph(make_agent(script, record), config=config)
 
 
-def make_agent(script: AgentScript, transcript: Transcript, tools: Sequence[BaseTool] = ()) -> Any:
-    own_tools = [make_tool(item, transcript) for item in script.tools]
-    own_tools += [make_agent_tool(child, transcript) for child in script.agents]
+def make_agent(script: AgentScript, record: ScriptRecord, tools: Sequence[BaseTool] = ()) -> Any:
+    own_tools = [make_tool(item, record) for item in script.tools]
+    own_tools += [make_agent_tool(child, record) for child in script.agents]
     options: dict[str, Any] = {}
     guarded: dict[str, Any] = {item.name: True for item in script.tools if item.needs_approval}
     if guarded:
@@ -74,18 +75,18 @@ def make_agent(script: AgentScript, transcript: Transcript, tools: Sequence[Base
     if script.output_fields:
         fields: dict[str, Any] = dict.fromkeys(script.output_fields, (str, ...))
         options["response_format"] = create_model("Output", **fields)
-    model = ScriptedModel(script=script, transcript=transcript)
+    model = ScriptedModel(script=script, record=record)
     return create_agent(model, [*own_tools, *tools], name=script.name, **options)
 
 
-def make_team(script: AgentScript, transcript: Transcript) -> Any:
+def make_team(script: AgentScript, record: ScriptRecord) -> Any:
     """Make a graph whose nodes are agents; the first one can hand over to the others."""
     graph = StateGraph(MessagesState)
     names = tuple(other.name for other in script.hand_offs)
     transfers = [make_transfer(name) for name in names]
-    graph.add_node(script.name, make_agent(script, transcript, transfers), destinations=names)
+    graph.add_node(script.name, make_agent(script, record, transfers), destinations=names)
     for other in script.hand_offs:
-        graph.add_node(other.name, make_agent(other, transcript))
+        graph.add_node(other.name, make_agent(other, record))
         graph.add_edge(other.name, END)
     graph.add_edge(START, script.name)
     return graph.compile(name="team")
@@ -102,19 +103,19 @@ def make_transfer(name: str) -> BaseTool:
     return StructuredTool.from_function(transfer, name=f"transfer_to_{name}")
 
 
-def make_tool(item: ScriptTool, transcript: Transcript) -> BaseTool:
+def make_tool(item: ScriptTool, record: ScriptRecord) -> BaseTool:
     async def run(value: str) -> Any:
         """Do something."""
         if item.is_for_page:
             return str(interrupt({"question": value}))
-        result = transcript.run_tool(item, value)
+        result = record.run_tool(item, value)
         return await result if inspect.isawaitable(result) else result
 
     return StructuredTool.from_function(coroutine=run, name=item.name)
 
 
-def make_agent_tool(script: AgentScript, transcript: Transcript) -> BaseTool:
-    child = make_agent(script, transcript)
+def make_agent_tool(script: AgentScript, record: ScriptRecord) -> BaseTool:
+    child = make_agent(script, record)
 
     async def ask(prompt: str) -> str:
         """Ask another agent."""
@@ -130,7 +131,7 @@ def get_agent_tool(name: str) -> str:
 
 class ScriptedModel(BaseChatModel):
     script: Any
-    transcript: Any
+    record: Any
 
     @property
     def _llm_type(self) -> str:
@@ -145,7 +146,7 @@ class ScriptedModel(BaseChatModel):
     async def _astream(
         self, messages: list[BaseMessage], *args: Any, **options: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        reply: Reply = self.transcript.choose_reply(self.script, read_history(messages))
+        reply: ScriptReply = self.record.choose_reply(self.script, read_history(messages))
         message_id = f"msg_{next(MESSAGE_NUMBERS)}"
 
         def chunk(content: Any = "", **fields: Any) -> ChatGenerationChunk:
@@ -153,17 +154,17 @@ class ScriptedModel(BaseChatModel):
 
         for piece in reply.thinking:
             yield chunk([{"type": "reasoning", "reasoning": piece, "index": 0}])
-        async for piece in self.transcript.play_text(reply):
+        async for piece in self.record.play_text(reply):
             yield chunk([{"type": "text", "text": piece, "index": 1}] if reply.thinking else piece)
         calls = [(get_tool(call), get_args(call), call.call_id) for call in reply.calls]
         if reply.output is not None:
             calls.append(("Output", reply.output, "out_1"))
-        for number, (name, args, call_id) in enumerate(calls):
-            text = json.dumps(args)
+        for number, (name, call_args, call_id) in enumerate(calls):
+            text = json.dumps(call_args)
             yield chunk(tool_call_chunks=[make_piece(number, "", name, call_id)])
             yield chunk(tool_call_chunks=[make_piece(number, text[:3])])
             yield chunk(tool_call_chunks=[make_piece(number, text[3:])])
-        self.transcript.note_completion(self.script, reply)
+        self.record.note_completion(self.script, reply)
         total = INPUT_TOKENS + OUTPUT_TOKENS
         yield chunk(
             usage_metadata={

@@ -15,8 +15,8 @@ from turnlog.testing.runtimes import (
     Feature,
     HandOff,
     HistoryItem,
+    ScriptRecord,
     ScriptTool,
-    Transcript,
 )
 from turnlog.testing.runtimes.scripts import INPUT_TOKENS, MODEL_NAME, OUTPUT_TOKENS, Call
 
@@ -29,31 +29,32 @@ class OwnLoop:
             "hand_offs",
             "step_limit",
             "approvals",
+            "inner_approvals",
             "nested_approvals",
             "page_calls",
         }
     )
 
-    def make_agent(self, script: AgentScript, transcript: Transcript) -> Agent:
+    def make_agent(self, script: AgentScript, record: ScriptRecord) -> Agent:
         options: dict[str, Any] = {}
         if script.max_steps is not None:
             options["max_steps"] = script.max_steps
         return Agent(
             script.name,
             "Answer.",
-            model=ScriptedModel(script, transcript),
-            tools=[make_tool(item, transcript) for item in script.tools],
-            agents=[self.make_agent(child, transcript) for child in script.agents],
-            handoffs=[self.make_agent(other, transcript) for other in script.hand_offs],
+            model=ScriptedModel(script, record),
+            tools=[make_tool(item, record) for item in script.tools],
+            agents=[self.make_agent(child, record) for child in script.agents],
+            handoffs=[self.make_agent(other, record) for other in script.hand_offs],
             retry=RetryPolicy(max_attempts=1),
             **options,
         )
 
 
-def make_tool(item: ScriptTool, transcript: Transcript) -> Tool:
+def make_tool(item: ScriptTool, record: ScriptRecord) -> Tool:
     async def run(value: str = "") -> Any:
         """Do something."""
-        result = transcript.run_tool(item, value)
+        result = record.run_tool(item, value)
         return await result if inspect.isawaitable(result) else result
 
     run.__name__ = item.name
@@ -65,9 +66,9 @@ def make_tool(item: ScriptTool, transcript: Transcript) -> Tool:
 class ScriptedModel:
     name = MODEL_NAME
 
-    def __init__(self, script: AgentScript, transcript: Transcript) -> None:
+    def __init__(self, script: AgentScript, record: ScriptRecord) -> None:
         self._script = script
-        self._transcript = transcript
+        self._transcript = record
 
     async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
         chosen = self._transcript.choose_reply(self._script, read_history(request))

@@ -28,26 +28,34 @@ from turnlog.testing.runtimes import (
     CallTool,
     Feature,
     HistoryItem,
+    ScriptRecord,
     ScriptTool,
-    Transcript,
 )
 from turnlog.testing.runtimes.scripts import INPUT_TOKENS, MODEL_NAME, OUTPUT_TOKENS, Call
 
 
 class PydanticAi:
     features: frozenset[Feature] = frozenset(
-        {"thinking", "sub_agents", "structured_output", "step_limit", "approvals", "page_calls"}
+        {
+            "thinking",
+            "sub_agents",
+            "structured_output",
+            "step_limit",
+            "approvals",
+            "inner_approvals",
+            "page_calls",
+        }
     )
 
-    def make_agent(self, script: AgentScript, transcript: Transcript) -> adapters.ForeignAgent:
+    def make_agent(self, script: AgentScript, record: ScriptRecord) -> adapters.ForeignAgent:
         options: dict[str, Any] = {}
         if script.max_steps is not None:
             options["usage_limits"] = UsageLimits(request_limit=script.max_steps)
-        return adapters.pydantic_ai(make_agent(script, transcript), **options)
+        return adapters.pydantic_ai(make_agent(script, record), **options)
 
 
 def make_agent(
-    script: AgentScript, transcript: Transcript, capabilities: Iterable[Any] = ()
+    script: AgentScript, record: ScriptRecord, capabilities: Iterable[Any] = ()
 ) -> Agent[None, Any]:
     options: dict[str, Any] = {}
     page_tools = [item for item in script.tools if item.is_for_page]
@@ -56,14 +64,12 @@ def make_agent(
     if script.output_fields:
         fields: dict[str, Any] = dict.fromkeys(script.output_fields, (str, ...))
         options["output_type"] = create_model("Output", **fields)
-    agent = Agent(
-        make_model(script, transcript), name=script.name, capabilities=list(capabilities), **options
-    )
+    agent = Agent(make_model(script, record), name=script.name, capabilities=list(capabilities), **options)
     for item in script.tools:
         if not item.is_for_page:
-            add_tool(agent, item, transcript)
+            add_tool(agent, item, record)
     for child in script.agents:
-        add_sub_agent(agent, child, transcript)
+        add_sub_agent(agent, child, record)
     return agent
 
 
@@ -72,23 +78,23 @@ def define_page_tool(item: ScriptTool) -> ToolDefinition:
     return ToolDefinition(name=item.name, description="Ask the person.", parameters_json_schema=schema)
 
 
-def add_tool(agent: Agent[None, Any], item: ScriptTool, transcript: Transcript) -> None:
+def add_tool(agent: Agent[None, Any], item: ScriptTool, record: ScriptRecord) -> None:
     async def run(value: str) -> Any:
         """Do something."""
-        result = transcript.run_tool(item, value)
+        result = record.run_tool(item, value)
         return await result if inspect.isawaitable(result) else result
 
-    agent.tool_plain(run, name=item.name, requires_approval=item.needs_approval)
+    agent.tool_plain(name=item.name, requires_approval=item.needs_approval)(run)
 
 
-def add_sub_agent(agent: Agent[None, Any], script: AgentScript, transcript: Transcript) -> None:
-    child = make_agent(script, transcript, [adapters.watch_pydantic_ai()])
+def add_sub_agent(agent: Agent[None, Any], script: AgentScript, record: ScriptRecord) -> None:
+    child = make_agent(script, record, [adapters.watch_pydantic_ai()])
 
     async def ask(prompt: str) -> Any:
         """Ask another agent."""
         return (await child.run(prompt)).output
 
-    agent.tool_plain(ask, name=get_agent_tool(script.name))
+    agent.tool_plain(name=get_agent_tool(script.name))(ask)
 
 
 def get_agent_tool(name: str) -> str:
@@ -108,12 +114,12 @@ class CountingModel(FunctionModel):
             yield response
 
 
-def make_model(script: AgentScript, transcript: Transcript) -> FunctionModel:
+def make_model(script: AgentScript, record: ScriptRecord) -> FunctionModel:
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
-        reply = transcript.choose_reply(script, read_history(messages))
+        reply = record.choose_reply(script, read_history(messages))
         for piece in reply.thinking:
             yield {0: DeltaThinkingPart(content=piece)}
-        async for piece in transcript.play_text(reply):
+        async for piece in record.play_text(reply):
             yield piece
         if reply.output is not None:
             name = info.output_tools[0].name
@@ -123,7 +129,7 @@ def make_model(script: AgentScript, transcript: Transcript) -> FunctionModel:
             yield {number: DeltaToolCall(name=get_tool(call), tool_call_id=call.call_id)}
             yield {number: DeltaToolCall(json_args=text[:3])}
             yield {number: DeltaToolCall(json_args=text[3:])}
-        transcript.note_completion(script, reply)
+        record.note_completion(script, reply)
 
     return CountingModel(stream_function=stream, model_name=MODEL_NAME)
 

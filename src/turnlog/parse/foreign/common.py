@@ -25,7 +25,7 @@ def to_count(value: Any) -> int:
     return value if type(value) is int and value > 0 else 0
 
 
-def to_text(value: Any) -> str:
+def render_text(value: Any) -> str:
     """Return a value as a text for people: itself, or its JSON."""
     if isinstance(value, str):
         return value

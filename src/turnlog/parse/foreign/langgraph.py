@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from turnlog.events import Usage
 from turnlog.parse.agent_events import AgentEventBuilder, RuntimeAgent
-from turnlog.parse.foreign.common import get_text, to_text, to_usage
+from turnlog.parse.foreign.common import get_text, render_text, to_usage
 from turnlog.parse.json_values import get_field
 from turnlog.parse.open_agents import put_bounded
 from turnlog.parse.reply import MessageStop
@@ -361,7 +361,7 @@ class LangGraphTranslator:
             # the graph around the agent has its result, and the agent has not: it left to another node
             self._handing_over[path] = (agent, call_id, content)
         elif get_text(message, "status") == "error":
-            self._builder.fail(agent, call_id, "EXECUTION_ERROR", to_text(content))
+            self._builder.fail(agent, call_id, "EXECUTION_ERROR", render_text(content))
         else:
             self._builder.result(agent, call_id, content)
 

@@ -3,8 +3,8 @@
 Each run is an agent, known by its `run_id`. The shell reports what the event stream does not have: which run
 and call started a run (`start_run`), the end of a message with its usage (`complete_response`), and the end
 of a run (`end_run`). `feed` reads the events of the stream by their `event_kind`; unknown kinds are dropped.
-Parts of a message are known by their index: if one starts twice, the model was asked again, and the message
-so far is retracted. Calls, results and runs that are reported again, as a resumed run does, count once.
+Parts of a message are known by their index: if the first one starts again, the model was asked again, and
+the message so far is retracted. Calls, results and runs that a resumed run reports again count once.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from typing import Any
 from turnlog.errors import BadInput
 from turnlog.events.agent import StopReason
 from turnlog.parse.agent_events import AgentEventBuilder, RuntimeAgent
-from turnlog.parse.foreign.common import get_text, to_text, to_usage
+from turnlog.parse.foreign.common import get_text, render_text, to_usage
 from turnlog.parse.json_values import get_field, to_json_value
 from turnlog.parse.reply import MessageStop
 from turnlog.parse.runtime_input import AgentInfo, to_call_key
@@ -50,6 +50,11 @@ class PydanticAiTranslator:
         self._builder = builder
         self._root = root
         self._runs: dict[str, Run] = {}
+
+    @property
+    def root_run_id(self) -> str | None:
+        """Return the run of the root; None if it has not started."""
+        return next((run_id for run_id, run in self._runs.items() if run.agent is self._root), None)
 
     # what hooks report
 
@@ -95,6 +100,9 @@ class PydanticAiTranslator:
         if run is not None and run.agent is not self._root:
             self._builder.end(run.agent, reason, result)
 
+    def is_root(self, run_id: str) -> bool:
+        return self._find_run(run_id).agent is self._root
+
     def agent_of(self, run_id: str) -> RuntimeAgent:
         return self._find_run(run_id).agent
 
@@ -116,6 +124,8 @@ class PydanticAiTranslator:
         index = get_field(event, "index")
         index = index if type(index) is int else len(run.parts)
         if index in run.parts:
+            if index != min(run.parts):
+                return  # the same part again
             self._builder.retract_message(run.agent, RETRY)
             self._forget_message(run)
         run.parts.add(index)
@@ -170,7 +180,7 @@ class PydanticAiTranslator:
 
     def _add_arguments(self, run: Run, index: int, args: Any) -> None:
         call_id = run.call_ids.get(index)
-        piece = to_text(args) if args else ""
+        piece = render_text(args) if args else ""
         if call_id is not None and piece:
             self._builder.arguments(run.agent, call_id, piece)
 
@@ -193,14 +203,14 @@ class PydanticAiTranslator:
         if code is None:
             self._builder.result(run.agent, call_id, content)
         else:
-            self._builder.fail(run.agent, call_id, code, to_text(content))
+            self._builder.fail(run.agent, call_id, code, render_text(content))
         self._forget_message(run)
 
     def _add_progress(self, run: Run, event: Any) -> None:
         # an event without a call is for the application's own readers
         call_id = get_field(event, "tool_call_id")
         if call_id is not None:
-            self._builder.progress(run.agent, call_id, to_text(event))
+            self._builder.progress(run.agent, call_id, render_text(event))
 
     def _forget_message(self, run: Run) -> None:
         run.parts.clear()

@@ -20,10 +20,10 @@ from turnlog.testing.runtimes.scripts import (
     CallTool,
     HandOff,
     HistoryItem,
-    Reply,
     ScriptInput,
+    ScriptRecord,
+    ScriptReply,
     ScriptTool,
-    Transcript,
 )
 
 __all__ = [
@@ -34,17 +34,17 @@ __all__ = [
     "Feature",
     "HandOff",
     "HistoryItem",
-    "Reply",
     "RuntimeContract",
     "RuntimeUnderTest",
     "ScriptInput",
+    "ScriptRecord",
+    "ScriptReply",
     "ScriptTool",
-    "Transcript",
     "contracts_for",
 ]
 
 
-def number_contracts(
+def number_runtime_contracts(
     first: int, runs: Iterable[tuple[Callable[[RuntimeUnderTest], Awaitable[None]], set[Feature]]]
 ) -> list[RuntimeContract]:
     return [
@@ -53,12 +53,12 @@ def number_contracts(
     ]
 
 
-RUNTIME_CONTRACTS = number_contracts(
+RUNTIME_CONTRACTS = number_runtime_contracts(
     301,
     [
         (talking.text, set()),
         (talking.thinking, {"thinking"}),
-        (talking.tool, set()),
+        (talking.one_tool, set()),
         (talking.parallel_tools, set()),
         (talking.failing_tool, set()),
         (talking.sub_agent, {"sub_agents"}),
@@ -85,7 +85,8 @@ RUNTIME_CONTRACTS = number_contracts(
         (answering.two_questions_in_a_row, {"approvals"}),
         (answering.page_call_after_restart, {"page_calls"}),
         (answering.nested_approval_after_restart, {"nested_approvals"}),
-        (answering.message_instead_of_nested_answer, {"nested_approvals"}),
+        (answering.message_instead_of_nested_answer, {"inner_approvals"}),
+        (answering.inner_approval, {"inner_approvals"}),
     ],
 )
 

@@ -4,14 +4,21 @@ from turnlog.errors import NotFound
 from turnlog.events import ApprovalRequest, ToolAwait
 from turnlog.testing.harness import expect_raises
 from turnlog.testing.runtimes.harness import RuntimeUnderTest, open_session
-from turnlog.testing.runtimes.scripts import AgentScript, CallAgent, CallTool, Reply, ScriptInput, ScriptTool
+from turnlog.testing.runtimes.scripts import (
+    AgentScript,
+    CallAgent,
+    CallTool,
+    ScriptInput,
+    ScriptReply,
+    ScriptTool,
+)
 from turnlog.testing.runtimes.talking import DONE, HELLO, call_once
 
 DELETE = ScriptTool("delete", lambda value: f"deleted {value}", needs_approval=True)
 LOOK = ScriptTool("look", lambda value: "seen")
 
 
-def ask_for_deletions(given: ScriptInput) -> Reply:
+def ask_for_deletions(given: ScriptInput) -> ScriptReply:
     """Delete two things and look at a third after "Hi"; say hello to any other message."""
     if given.last_user_text != "Hi":
         return HELLO
@@ -22,13 +29,13 @@ def ask_for_deletions(given: ScriptInput) -> Reply:
         CallTool("delete", "/b", "call_b"),
         CallTool("look", "", "call_l"),
     )
-    return Reply(("Looking. ",), calls=calls)
+    return ScriptReply(("Looking. ",), calls=calls)
 
 
-def delete_one(given: ScriptInput) -> Reply:
+def delete_one(given: ScriptInput) -> ScriptReply:
     if given.last_user_text != "Hi":
         return HELLO
-    return DONE if given.new_results else Reply(calls=(CallTool("delete", "/a", "call_a"),))
+    return DONE if given.new_results else ScriptReply(calls=(CallTool("delete", "/a", "call_a"),))
 
 
 ONE = AgentScript("Lead", delete_one, [DELETE])
@@ -42,10 +49,10 @@ async def approve(runtime: RuntimeUnderTest) -> None:
         await session.check(is_waiting=True)
         [request] = await session.find(ApprovalRequest)
         assert (request.call_id, request.tool) == ("call_a", "delete")
-        assert session.transcript.effects == []
+        assert session.record.effects == []
         await session.answer("call_a", True)
         await session.check()
-        assert session.transcript.effects == ["delete /a"]
+        assert session.record.effects == ["delete /a"]
         assert (await session.results())["call_a"].result == "deleted /a"
         assert (await session.end_of("Lead")).stop_reason == "end_turn"
 
@@ -56,11 +63,11 @@ async def deny(runtime: RuntimeUnderTest) -> None:
         await session.say("Hi")
         await session.answer("call_a", False)
         await session.check()
-        assert session.transcript.effects == []
+        assert session.record.effects == []
         error = (await session.results())["call_a"].error
         assert error is not None
         assert error.code == "DENIED"
-        assert "a person said no" in session.transcript.inputs["Lead"][-1].new_results["call_a"]
+        assert "a person said no" in session.record.inputs["Lead"][-1].new_results["call_a"]
 
 
 async def answer_twice(runtime: RuntimeUnderTest) -> None:
@@ -71,7 +78,7 @@ async def answer_twice(runtime: RuntimeUnderTest) -> None:
         await expect_raises(NotFound, session.answer("call_a", False))
         await session.answer("call_b", False)
         await session.check()
-        assert sorted(session.transcript.effects) == ["delete /a", "look"]
+        assert sorted(session.record.effects) == ["delete /a", "look"]
 
 
 async def approve_after_restart(runtime: RuntimeUnderTest) -> None:
@@ -84,7 +91,7 @@ async def approve_after_restart(runtime: RuntimeUnderTest) -> None:
         await session.restart()
         await session.answer("call_b", False)
         await session.check()
-        assert sorted(session.transcript.effects) == ["delete /a", "look"]
+        assert sorted(session.record.effects) == ["delete /a", "look"]
         results = await session.results()
         assert {call_id: result.ok for call_id, result in results.items()} == {
             "call_a": True,
@@ -103,8 +110,8 @@ async def partial_answers(runtime: RuntimeUnderTest) -> None:
         await session.check(is_waiting=True)
         await session.answer("call_a", True)
         await session.check()
-        assert sorted(session.transcript.effects) == ["delete /a", "delete /b", "look"]
-        assert session.transcript.completions["Lead"] == 2
+        assert sorted(session.record.effects) == ["delete /a", "delete /b", "look"]
+        assert session.record.completions["Lead"] == 2
 
 
 async def message_instead_of_answer(runtime: RuntimeUnderTest) -> None:
@@ -114,14 +121,14 @@ async def message_instead_of_answer(runtime: RuntimeUnderTest) -> None:
         await session.restart()
         await session.say("Never mind")
         await session.check()
-        assert "delete /a" not in session.transcript.effects
-        assert "delete /b" not in session.transcript.effects
+        assert "delete /a" not in session.record.effects
+        assert "delete /b" not in session.record.effects
         results = await session.results()
         for call_id in ("call_a", "call_b"):
             error = results[call_id].error
             assert error is not None
             assert error.code == "CANCELLED"
-        last = session.transcript.inputs["Lead"][-1]
+        last = session.record.inputs["Lead"][-1]
         assert last.user_texts == ["Hi", "Never mind"]
         assert (await session.end_of("Lead")).result == "Hello world."
 
@@ -136,18 +143,18 @@ async def stop_while_waiting(runtime: RuntimeUnderTest) -> None:
         await session.restart()
         await session.say("Again")
         await session.check()
-        assert session.transcript.inputs["Lead"][-1].last_user_text == "Again"
-        assert "delete /a" not in session.transcript.effects
+        assert session.record.inputs["Lead"][-1].last_user_text == "Again"
+        assert "delete /a" not in session.record.effects
 
 
 async def two_questions_in_a_row(runtime: RuntimeUnderTest) -> None:
     """An agent that asks again after an answer waits again."""
 
-    def reply(given: ScriptInput) -> Reply:
+    def reply(given: ScriptInput) -> ScriptReply:
         done = len(given.new_results)
         if done == 2:
             return DONE
-        return Reply((f"Step {done}. ",), calls=(CallTool("delete", f"/{done}", f"call_{done}"),))
+        return ScriptReply((f"Step {done}. ",), calls=(CallTool("delete", f"/{done}", f"call_{done}"),))
 
     async with open_session(runtime, AgentScript("Lead", reply, [DELETE])) as session:
         await session.say("Hi")
@@ -156,7 +163,7 @@ async def two_questions_in_a_row(runtime: RuntimeUnderTest) -> None:
         await session.restart()
         await session.answer("call_1", True)
         await session.check()
-        assert session.transcript.effects == ["delete /0", "delete /1"]
+        assert session.record.effects == ["delete /0", "delete /1"]
 
 
 async def page_call_after_restart(runtime: RuntimeUnderTest) -> None:
@@ -173,21 +180,21 @@ async def page_call_after_restart(runtime: RuntimeUnderTest) -> None:
         await session.answer("call_1", "yes, sure")
         await session.check()
         assert (await session.results())["call_1"].result == "yes, sure"
-        assert "yes, sure" in session.transcript.inputs["Lead"][-1].new_results["call_1"]
+        assert "yes, sure" in session.record.inputs["Lead"][-1].new_results["call_1"]
 
 
 def make_nested() -> AgentScript:
     """Return an agent whose sub-agent asks. The message may go on with either of them."""
 
-    def reply(given: ScriptInput) -> Reply:
+    def reply(given: ScriptInput) -> ScriptReply:
         if given.last_user_text != "Hi":
             return HELLO
-        return DONE if given.new_results else Reply(("Asking. ",), calls=(CallAgent("Child"),))
+        return DONE if given.new_results else ScriptReply(("Asking. ",), calls=(CallAgent("Child"),))
 
-    def reply_child(given: ScriptInput) -> Reply:
+    def reply_child(given: ScriptInput) -> ScriptReply:
         if given.new_results or given.last_user_text != "Go.":
             return DONE
-        return Reply(("Deleting. ",), calls=(CallTool("delete", "/a", "call_a"),))
+        return ScriptReply(("Deleting. ",), calls=(CallTool("delete", "/a", "call_a"),))
 
     return AgentScript("Lead", reply, agents=[AgentScript("Child", reply_child, [DELETE])])
 
@@ -201,8 +208,20 @@ async def nested_approval_after_restart(runtime: RuntimeUnderTest) -> None:
         await session.check(is_waiting=True)
         await session.answer("call_a", True)
         await session.check()
-        assert session.transcript.effects == ["delete /a"]
+        assert session.record.effects == ["delete /a"]
         assert (await session.end_of("Child")).result == "Done."
+        assert (await session.end_of("Lead")).result == "Done."
+
+
+async def inner_approval(runtime: RuntimeUnderTest) -> None:
+    """A sub-agent waits for an approval, and its caller with it. A second question can be denied."""
+    async with open_session(runtime, make_nested()) as session:
+        await session.say("Hi")
+        await session.check(is_waiting=True)
+        await session.answer("call_a", False)
+        await session.check()
+        assert session.record.effects == []
+        assert "a person said no" in session.record.inputs["Child"][-1].new_results["call_a"]
         assert (await session.end_of("Lead")).result == "Done."
 
 
@@ -212,4 +231,4 @@ async def message_instead_of_nested_answer(runtime: RuntimeUnderTest) -> None:
         await session.say("Hi")
         await session.say("Never mind")
         await session.check()
-        assert session.transcript.effects == []
+        assert session.record.effects == []

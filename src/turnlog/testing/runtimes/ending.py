@@ -4,18 +4,25 @@ import asyncio
 
 from turnlog.events import AgentEnd, BlockEnd, SessionError, ToolCall
 from turnlog.testing.runtimes.harness import RuntimeUnderTest, open_session
-from turnlog.testing.runtimes.scripts import AgentScript, CallAgent, CallTool, Reply, ScriptInput, ScriptTool
+from turnlog.testing.runtimes.scripts import (
+    AgentScript,
+    CallAgent,
+    CallTool,
+    ScriptInput,
+    ScriptReply,
+    ScriptTool,
+)
 from turnlog.testing.runtimes.talking import DONE, HELLO, call_once
 
 SHORT_LIMIT_S = 0.2
 
 
-def fail_once(given: ScriptInput) -> Reply:
-    return Reply(("I was about ",), error="connection reset") if given.last_user_text == "Hi" else HELLO
+def fail_once(given: ScriptInput) -> ScriptReply:
+    return ScriptReply(("I was about ",), error="connection reset") if given.last_user_text == "Hi" else HELLO
 
 
-def hang_once(given: ScriptInput) -> Reply:
-    return Reply(("I was about ",), hangs=True) if given.last_user_text == "Hi" else HELLO
+def hang_once(given: ScriptInput) -> ScriptReply:
+    return ScriptReply(("I was about ",), hangs=True) if given.last_user_text == "Hi" else HELLO
 
 
 async def model_error(runtime: RuntimeUnderTest) -> None:
@@ -33,8 +40,8 @@ async def model_error(runtime: RuntimeUnderTest) -> None:
 async def error_in_sub_agent(runtime: RuntimeUnderTest) -> None:
     """A sub-agent whose model fails ends before its caller, with an error."""
 
-    def fail(_: ScriptInput) -> Reply:
-        return Reply(("I was about ",), error="connection reset")
+    def fail(_: ScriptInput) -> ScriptReply:
+        return ScriptReply(("I was about ",), error="connection reset")
 
     child = AgentScript("Researcher", fail)
     script = AgentScript("Lead", call_once(CallAgent("Researcher")).reply, agents=[child])
@@ -56,7 +63,7 @@ async def stop_in_text(runtime: RuntimeUnderTest) -> None:
         assert end.text == "I was about "
         await session.say("Again")
         await session.check()
-        assert session.transcript.inputs["Lead"][-1].last_user_text == "Again"
+        assert session.record.inputs["Lead"][-1].last_user_text == "Again"
 
 
 async def stop_in_tool(runtime: RuntimeUnderTest) -> None:
@@ -72,8 +79,8 @@ async def stop_in_tool(runtime: RuntimeUnderTest) -> None:
             stopped.set()
         return value
 
-    def reply(given: ScriptInput) -> Reply:
-        return Reply(calls=(CallTool("hang"),)) if given.last_user_text == "Hi" else DONE
+    def reply(given: ScriptInput) -> ScriptReply:
+        return ScriptReply(calls=(CallTool("hang"),)) if given.last_user_text == "Hi" else DONE
 
     async with open_session(runtime, AgentScript("Lead", reply, [ScriptTool("hang", hang)])) as session:
         await session.send("Hi")
@@ -102,8 +109,8 @@ async def turn_limit(runtime: RuntimeUnderTest) -> None:
 async def step_limit(runtime: RuntimeUnderTest) -> None:
     """An agent that calls tools without end is ended with `max_steps`."""
 
-    def reply(given: ScriptInput) -> Reply:
-        return Reply(("More. ",), calls=(CallTool("look", call_id=f"call_{len(given.items)}"),))
+    def reply(given: ScriptInput) -> ScriptReply:
+        return ScriptReply(("More. ",), calls=(CallTool("look", call_id=f"call_{len(given.items)}"),))
 
     script = AgentScript("Lead", reply, [ScriptTool("look")], max_steps=3)
     async with open_session(runtime, script) as session:
@@ -120,10 +127,10 @@ async def messages_in_order(runtime: RuntimeUnderTest) -> None:
         await release.wait()
         return value
 
-    def reply(given: ScriptInput) -> Reply:
+    def reply(given: ScriptInput) -> ScriptReply:
         if given.last_user_text == "one" and not given.new_results:
-            return Reply(calls=(CallTool("wait"),))
-        return Reply((f"You said {given.last_user_text}.",))
+            return ScriptReply(calls=(CallTool("wait"),))
+        return ScriptReply((f"You said {given.last_user_text}.",))
 
     async with open_session(runtime, AgentScript("Lead", reply, [ScriptTool("wait", wait)])) as session:
         await session.send("one")
@@ -138,4 +145,4 @@ async def messages_in_order(runtime: RuntimeUnderTest) -> None:
             "You said two.",
             "You said three.",
         ]
-        assert session.transcript.inputs["Lead"][-1].user_texts == ["one", "two", "three"]
+        assert session.record.inputs["Lead"][-1].user_texts == ["one", "two", "three"]

@@ -33,7 +33,7 @@ from turnlog.events.ui import Stop
 from turnlog.ids import new_id, new_process_id, now_ms
 from turnlog.log import Lease, Log, MemoryStore
 from turnlog.testing.runtimes.log_laws import LogLaws, same_texts, texts_by_agent
-from turnlog.testing.runtimes.scripts import AgentScript, Transcript
+from turnlog.testing.runtimes.scripts import AgentScript, ScriptRecord
 from turnlog.vocabularies import FULL_CATALOG
 
 CONTRACT_TIMEOUT_S = 120.0  # a contract takes well under a second: a longer one waits in vain
@@ -45,6 +45,7 @@ Feature = Literal[
     "structured_output",
     "step_limit",
     "approvals",
+    "inner_approvals",
     "nested_approvals",
     "page_calls",
 ]
@@ -57,10 +58,10 @@ class RuntimeUnderTest(Protocol):
     @property
     def features(self) -> frozenset[Feature]: ...
 
-    def make_agent(self, script: AgentScript, transcript: Transcript) -> Any:
+    def make_agent(self, script: AgentScript, record: ScriptRecord) -> Any:
         """Return an agent as `App` takes it: an `Agent`, or the definition of another runtime.
 
-        Its models use `transcript.choose_reply` and `note_completion`, its tools `run_tool`.
+        Its models use `record.choose_reply` and `note_completion`, its tools `run_tool`.
         """
         ...
 
@@ -90,21 +91,21 @@ class RuntimeContract:
 
 @dataclass
 class RuntimeHarness:
-    """A session with the agent under test. `transcript` has what its models said and its tools did."""
+    """A session with the agent under test. `record` has what its models said and its tools did."""
 
     log: Log
     runtime: RuntimeUnderTest
     script: AgentScript
     turn_limit_s: float = math.inf
     session: str = "sess_1"
-    transcript: Transcript = field(default_factory=Transcript)
+    record: ScriptRecord = field(default_factory=ScriptRecord)
     _pool: RunnerPool | None = None
     _runner: SessionRunner | None = None
     _users: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def open(self) -> None:
         """Make the agent, and let it own the session."""
-        definition = make_definition(self.runtime.make_agent(self.script, self.transcript), ())
+        definition = make_definition(self.runtime.make_agent(self.script, self.record), ())
         options = RunnerOptions(turn_limit_s=self.turn_limit_s)
 
         async def make_runner(lease: Lease) -> SessionRunner:
@@ -207,8 +208,8 @@ class RuntimeHarness:
         entries = await self.entries()
         laws = LogLaws(entries)
         assert bool(laws.open) == is_waiting, f"open agents: {[a.start.name for a in laws.open.values()]}"
-        assert self.transcript.problems == []
-        said = self.transcript.texts
+        assert self.record.problems == []
+        said = self.record.texts
         logged = texts_by_agent(entries)
         assert same_texts(logged, said), f"the log has {logged}, the models said {said}"
 

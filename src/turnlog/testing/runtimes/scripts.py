@@ -1,6 +1,6 @@
 """Scripts of models, in no framework's words: what a model reads goes in, what it says comes out.
 
-A `RuntimeUnderTest` plays them. `Transcript` has what was said and done: contracts compare the log with it.
+A `RuntimeUnderTest` plays them. `ScriptRecord` has what was said and done: contracts compare the log with it.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class HandOff(NamedTuple):
 Call = CallTool | CallAgent | HandOff
 
 
-class Reply(NamedTuple):
+class ScriptReply(NamedTuple):
     """What a model says in one completion, in pieces. `hangs` after the text, or fails with `error`.
 
     `output` are the fields of a structured output, in place of a text.
@@ -125,7 +125,7 @@ class AgentScript:
     """
 
     name: str
-    reply: Callable[[ScriptInput], Reply]
+    reply: Callable[[ScriptInput], ScriptReply]
     tools: Sequence[ScriptTool] = ()
     agents: "Sequence[AgentScript]" = ()
     hand_offs: "Sequence[AgentScript]" = ()
@@ -134,7 +134,7 @@ class AgentScript:
 
 
 @dataclass
-class Transcript:
+class ScriptRecord:
     """What models said and tools did: complete texts by agent, and effects in order."""
 
     texts: dict[str, list[str]] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class Transcript:
     inputs: dict[str, list[ScriptInput]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    def choose_reply(self, script: AgentScript, items: Iterable[HistoryItem]) -> Reply:
+    def choose_reply(self, script: AgentScript, items: Iterable[HistoryItem]) -> ScriptReply:
         """Return what a model says, and note what it reads. An unlawful history is a problem."""
         script_input = ScriptInput(list(items))
         self.inputs.setdefault(script.name, []).append(script_input)
@@ -154,7 +154,7 @@ class Transcript:
             self.problems.append(f"{script.name} reads an unlawful history: {error}")
         return script.reply(script_input)
 
-    def note_completion(self, script: AgentScript, reply: Reply) -> None:
+    def note_completion(self, script: AgentScript, reply: ScriptReply) -> None:
         """Note that a model has said a whole reply."""
         self.completions[script.name] += 1
         if "".join(reply.text).strip():
@@ -162,7 +162,7 @@ class Transcript:
         if reply.thinking:
             self.thoughts.setdefault(script.name, []).append("".join(reply.thinking))
 
-    async def play_text(self, reply: Reply) -> AsyncIterator[str]:
+    async def play_text(self, reply: ScriptReply) -> AsyncIterator[str]:
         """Yield the pieces of a text. Then wait for ever, or raise, if the reply says so."""
         for piece in reply.text:
             yield piece

@@ -21,24 +21,24 @@ from turnlog.testing.runtimes.scripts import (
     CallAgent,
     CallTool,
     HandOff,
-    Reply,
     ScriptInput,
+    ScriptReply,
     ScriptTool,
 )
 
-HELLO = Reply(("Hello ", "world", "."))
-DONE = Reply(("Done.",))
+HELLO = ScriptReply(("Hello ", "world", "."))
+DONE = ScriptReply(("Done.",))
 
 
-def say_hello(_: ScriptInput) -> Reply:
+def say_hello(_: ScriptInput) -> ScriptReply:
     return HELLO
 
 
 def call_once(*calls: CallTool | CallAgent | HandOff) -> AgentScript:
     """Return a script that calls once, and then says that it is done."""
 
-    def reply(given: ScriptInput) -> Reply:
-        return DONE if given.new_results else Reply(("Looking. ",), calls=calls)
+    def reply(given: ScriptInput) -> ScriptReply:
+        return DONE if given.new_results else ScriptReply(("Looking. ",), calls=calls)
 
     return AgentScript("Lead", reply)
 
@@ -59,8 +59,8 @@ async def text(runtime: RuntimeUnderTest) -> None:
 async def thinking(runtime: RuntimeUnderTest) -> None:
     """Thinking is a block of its own, before the text."""
 
-    def reply(_: ScriptInput) -> Reply:
-        return Reply(("Forty ", "two."), thinking=("Let me ", "think."))
+    def reply(_: ScriptInput) -> ScriptReply:
+        return ScriptReply(("Forty ", "two."), thinking=("Let me ", "think."))
 
     async with open_session(runtime, AgentScript("Lead", reply)) as session:
         await session.say("Hi")
@@ -69,7 +69,7 @@ async def thinking(runtime: RuntimeUnderTest) -> None:
         assert thought.text == "Let me think."
 
 
-async def tool(runtime: RuntimeUnderTest) -> None:
+async def one_tool(runtime: RuntimeUnderTest) -> None:
     """A tool runs once, and its call and result are in the log."""
     script = call_once(CallTool("look", "Oslo"))
     script = AgentScript("Lead", script.reply, [ScriptTool("look", lambda value: f"saw {value}")])
@@ -80,7 +80,7 @@ async def tool(runtime: RuntimeUnderTest) -> None:
         assert (call.tool, call.args) == ("look", {"value": "Oslo"})
         [result] = await session.find(ToolResult)
         assert (result.ok, result.result) == (True, "saw Oslo")
-        assert session.transcript.effects == ["look Oslo"]
+        assert session.record.effects == ["look Oslo"]
 
 
 async def parallel_tools(runtime: RuntimeUnderTest) -> None:
@@ -107,9 +107,9 @@ async def failing_tool(runtime: RuntimeUnderTest) -> None:
     def fail(value: str) -> str:
         raise ValueError("the disk is on fire")
 
-    def reply(given: ScriptInput) -> Reply:
+    def reply(given: ScriptInput) -> ScriptReply:
         if given.last_user_text == "Hi" and not given.new_results:
-            return Reply(("Looking. ",), calls=(CallTool("fail"),))
+            return ScriptReply(("Looking. ",), calls=(CallTool("fail"),))
         return DONE
 
     script = AgentScript("Lead", reply, [ScriptTool("fail", fail)])
@@ -143,11 +143,11 @@ async def sub_agent(runtime: RuntimeUnderTest) -> None:
 async def sub_agents_with_equal_call_ids(runtime: RuntimeUnderTest) -> None:
     """Two sub-agents that run at the same time and use the same call ids stay two."""
 
-    def reply(given: ScriptInput) -> Reply:
+    def reply(given: ScriptInput) -> ScriptReply:
         place = given.last_user_text
         if given.new_results:
-            return Reply((f"{place} is ", "green."))
-        return Reply((f"Asking {place}. ",), calls=(CallTool("look", place, "call_same"),))
+            return ScriptReply((f"{place} is ", "green."))
+        return ScriptReply((f"Asking {place}. ",), calls=(CallTool("look", place, "call_same"),))
 
     child = AgentScript("Researcher", reply, [ScriptTool("look")])
     calls = (CallAgent("Researcher", "Oslo", "call_a"), CallAgent("Researcher", "Bergen", "call_b"))
@@ -156,7 +156,7 @@ async def sub_agents_with_equal_call_ids(runtime: RuntimeUnderTest) -> None:
         await session.say("Hi")
         await session.check()
         assert len(await session.find(AgentStart, "Researcher")) == 2
-        assert sorted(session.transcript.effects) == ["look Bergen", "look Oslo"]
+        assert sorted(session.record.effects) == ["look Bergen", "look Oslo"]
         by_agent: dict[str, set[str]] = {}
         for entry in await session.entries():
             if isinstance(entry.payload, ToolCall | BlockDelta) and entry.agent_name == "Researcher":
@@ -183,8 +183,8 @@ async def hand_off(runtime: RuntimeUnderTest) -> None:
     """An agent that hands over ends, and its successor answers at the same level."""
     billing = AgentScript("Billing", say_hello)
 
-    def reply(given: ScriptInput) -> Reply:
-        return Reply(("One moment. ",), calls=(HandOff("Billing"),))
+    def reply(given: ScriptInput) -> ScriptReply:
+        return ScriptReply(("One moment. ",), calls=(HandOff("Billing"),))
 
     script = AgentScript("Lead", reply, hand_offs=[billing])
     async with open_session(runtime, script) as session:
@@ -203,8 +203,8 @@ async def hand_off(runtime: RuntimeUnderTest) -> None:
 async def structured_output(runtime: RuntimeUnderTest) -> None:
     """A structured output is the result of its agent, as JSON."""
 
-    def reply(_: ScriptInput) -> Reply:
-        return Reply(output={"city": "Oslo", "country": "Norway"})
+    def reply(_: ScriptInput) -> ScriptReply:
+        return ScriptReply(output={"city": "Oslo", "country": "Norway"})
 
     script = AgentScript("Lead", reply, output_fields=("city", "country"))
     async with open_session(runtime, script) as session:
@@ -226,7 +226,7 @@ async def usage_per_completion(runtime: RuntimeUnderTest) -> None:
     async with open_session(runtime, script) as session:
         await session.say("Hi")
         await session.check()
-        for name, completions in session.transcript.completions.items():
+        for name, completions in session.record.completions.items():
             usages = [event.usage for event in await session.find(AgentUsage, name)]
             expected = Usage(input_tokens=INPUT_TOKENS, output_tokens=OUTPUT_TOKENS)
             assert usages == [expected] * completions, name
@@ -240,7 +240,7 @@ async def next_turn_remembers(runtime: RuntimeUnderTest) -> None:
         await session.restart()
         await session.say("Again")
         await session.check()
-        last = session.transcript.inputs["Lead"][-1]
+        last = session.record.inputs["Lead"][-1]
         assert last.user_texts == ["Hi", "Again"]
         assert "Done." in [item.text for item in last.items if item.kind == "assistant"]
         results = [item.text for item in last.items if item.kind == "result"]
