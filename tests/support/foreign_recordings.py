@@ -50,7 +50,8 @@ class PydanticAiPlayer:
         self.translator = PydanticAiTranslator(self.builder, root)
 
     def play(self, report: Report) -> None:
-        kind, data = report["kind"], report.get("data")
+        kind: str = report["kind"]
+        data: Any = report.get("data")
         if kind == "run_end":
             end_agents(self.builder)
             self._begin()

@@ -147,6 +147,8 @@ class ForeignRuntime:
         return build_closing_events(stopped_tree, "cancelled", STOPPED_MESSAGE, keep_waiting=False)
 
     async def resume(self) -> None:
+        # earlier owners have dropped these, except perhaps the last one, which pruning finds
+        self._checkpoints.take_superseded()
         # a stop may have arrived while the runner was being opened
         await self._append_stops()
         for invocation in self._tree.open.values():
@@ -186,6 +188,10 @@ class ForeignRuntime:
             self._approval_timers.start(envelope.agent_id or "", payload)
 
     async def on_page_end(self) -> None:
+        names = self._checkpoints.take_superseded()
+        if names:
+            work = self._host.log.drop_private_blobs(self._host.session_id, names)
+            self._host.spawn(work, None)
         await self._advance()
 
     def _turns_to_stop(self, channel: str | None) -> set[Trace]:
@@ -317,6 +323,7 @@ class ForeignRuntime:
             await output.flush()
             outcome = await self._run_foreign_code(part, output)
             while (message := await self._take_late_message(output)) is not None:
+                output.builder.complete_message(output.root)
                 cancel_held_calls(output)
                 part = part._replace(message=message, answers={}, state=outcome.state)
                 outcome = await self._run_foreign_code(part, output)
@@ -333,7 +340,6 @@ class ForeignRuntime:
             await self._append_failure(output, error)
         finally:
             await output.close()
-        await self._drop_superseded_blobs()
 
     async def _run_foreign_code(self, part: Part, output: PartOutput) -> Finished | Paused:
         work = asyncio.create_task(self._runner.run(part, output))
@@ -501,11 +507,6 @@ class ForeignRuntime:
         except NotFound:
             return StoredState(None, "The stored conversation is missing.")
         return StoredState(blob.data or None)
-
-    async def _drop_superseded_blobs(self) -> None:
-        names = self._checkpoints.take_superseded()
-        if names:
-            await self._host.log.drop_private_blobs(self._host.session_id, names)
 
 
 def cancel_held_calls(output: PartOutput) -> None:

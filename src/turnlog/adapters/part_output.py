@@ -55,7 +55,7 @@ class PartOutput:
         self.has_asked = True
         return await self._ask(self, questions)
 
-    async def report(self, feed: Callable[..., None], *values: Any) -> None:
+    async def report(self, feed: Callable[..., object], *values: Any) -> None:
         """Pass values to a translator's method, and append what it builds."""
         if asyncio.get_running_loop() is not self._loop:
             # a tool in a thread has started an agent in a loop of its own

@@ -36,7 +36,7 @@ def is_delta(report: Report) -> bool:
         return True
     if report.get("type") != "messages":
         return False
-    return data[0]["type"] == "AIMessageChunk" and data[0].get("chunk_position") != "last"
+    return bool(data[0]["type"] == "AIMessageChunk" and data[0].get("chunk_position") != "last")
 
 
 @each_recording

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
@@ -22,6 +22,7 @@ from turnlog.events import (
     AgentEnd,
     BlockDelta,
     Entry,
+    Event,
     EventDraft,
     Payload,
     Scope,
@@ -131,33 +132,45 @@ class RuntimeHarness:
         assert self._runner is not None
         return self._runner
 
-    async def _append(self, items: list[EventDraft]) -> None:
-        events = [item.build(FULL_CATALOG, new_id("evt_")) for item in items]
-        await self.log.append(self.session, events)
+    def _build(self, items: list[EventDraft]) -> list[Event]:
+        return [item.build(FULL_CATALOG, new_id("evt_")) for item in items]
+
+    async def build_message(self, text: str) -> list[Event]:
+        """Build the events of a message, as a member sends it."""
+        await self.runner.wait_for_head()
+        return self._build(message_events(self.runner.tree, UiMessage(text=text), new_id("tr_")))
+
+    async def build_answer(self, call_id: str, value: Any, roles: Collection[str] = ()) -> list[Event]:
+        """Build the events of an answer. Raise `NotFound` if no such call waits."""
+        await self.runner.wait_for_head()
+        tree = self.runner.tree
+        scope, call = find_waiting_call(tree, call_id)
+        [item] = answer_events(tree, call_id, value)
+        return self._build(checked_answer_events(item.payload, scope, call, roles, now_ms()))
+
+    def build_stop(self) -> Event:
+        [event] = self._build([EventDraft(UiCommand(command=Stop()), Scope(), "ui")])
+        return event
 
     async def send(self, text: str) -> str:
         """Send a message, as a member does. Return its trace."""
-        await self.runner.wait_for_head()
-        items = message_events(self.runner.tree, UiMessage(text=text), new_id("tr_"))
-        await self._append(items)
-        return items[-1].scope.trace_id or ""
+        events = await self.build_message(text)
+        await self.log.append(self.session, events)
+        return events[-1].scope.trace_id or ""
 
     async def say(self, text: str) -> None:
         """Send a message, and wait until its turn has ended or waits."""
         await self.wait_settled(await self.send(text))
 
-    async def answer(self, call_id: str, value: Any) -> None:
-        """Answer a call that waits, as a member does. Raise `NotFound` if no such call waits."""
-        await self.runner.wait_for_head()
-        tree = self.runner.tree
-        scope, call = find_waiting_call(tree, call_id)
-        [item] = answer_events(tree, call_id, value)
-        await self._append(checked_answer_events(item.payload, scope, call, (), now_ms()))
-        await self.wait_settled(scope.trace_id or "")
+    async def answer(self, call_id: str, value: Any, roles: Collection[str] = ()) -> None:
+        """Answer a call that waits, as a member does, and wait until its turn has ended or waits."""
+        events = await self.build_answer(call_id, value, roles)
+        await self.log.append(self.session, events)
+        await self.wait_settled(events[-1].scope.trace_id or "")
 
     async def stop(self) -> None:
         """Stop everything in the session, and wait until nothing is open."""
-        await self._append([EventDraft(UiCommand(command=Stop()), Scope(), "ui")])
+        await self.log.append(self.session, [self.build_stop()])
         await self.wait_until(lambda: not self.runner.tree.open)
 
     async def wait_settled(self, trace: str) -> None:
@@ -202,6 +215,10 @@ class RuntimeHarness:
     async def end_of(self, agent: str) -> AgentEnd:
         """Return the last end of an agent."""
         return (await self.find(AgentEnd, agent))[-1]
+
+    async def check_laws(self) -> None:
+        """Check the laws of the log, and that nothing is open."""
+        assert LogLaws(await self.entries()).open == {}
 
     async def check(self, *, is_waiting: bool = False) -> None:
         """Check the laws of the log, and that its texts are those that the models said."""
