@@ -277,7 +277,14 @@ class ForeignRuntime:
         root = output.builder.start(info, trace, channel)
         if stored.problem is not None:
             output.builder.error(root, CHECKPOINT_UNREADABLE, f"{stored.problem} The agent starts afresh.")
-        part = Part(self._host.session_id, channel, self._tree.actors.get(trace), message, {}, stored.state)
+        part = Part(
+            self._host.session_id,
+            channel,
+            self._tree.actors.get(trace),
+            message,
+            state=stored.state,
+            ended_calls=self._inputs.ended_calls_of(channel),
+        )
         await self._run_part(part, output)
 
     async def _continue_turn(self, trace: str, team: Sequence[Invocation]) -> None:

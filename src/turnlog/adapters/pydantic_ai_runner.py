@@ -129,7 +129,7 @@ class WatchCapability(AbstractCapability[Any]):
             return None
         agent = watch.translator.agent_of(ctx.run_id)
         answers = await watch.output.ask(list_questions(agent, requests))
-        return build_results(answers, agent.agent_id, requests)
+        return build_results(answers.__getitem__, agent.agent_id, requests)
 
     async def wrap_output_process(
         self, ctx: RunContext[Any], *, output_context: Any, output: Any, handler: Any
@@ -172,7 +172,7 @@ class PydanticAiRunner:
     async def run(self, part: Part, output: PartOutput) -> Finished | Paused:
         conversation = decode_conversation(part.state)
         root = output.root
-        translator = PydanticAiTranslator(output.builder, root)
+        translator = PydanticAiTranslator(output.builder, root, list_ended_calls(root, conversation))
         options = self._run_options | self._history_options(part, root.agent_id, conversation)
 
         with set_watch(Watch(output, translator)), capture_run_messages() as messages:
@@ -211,9 +211,7 @@ class PydanticAiRunner:
             options["output_type"] = [*types, DeferredToolRequests]
         if conversation is not None and conversation.deferred_tool_requests is not None:
             requests = conversation.deferred_tool_requests
-            # a message in place of the answers: what was approved meanwhile does not run either
-            answers = part.answers if part.message is None else part.denials
-            options["deferred_tool_results"] = build_results(answers, root_id, requests)
+            options["deferred_tool_results"] = build_results(part.answer_to, root_id, requests)
         return options
 
 
@@ -227,6 +225,15 @@ def decode_conversation(state: bytes | None) -> Conversation | None:
         raise UnreadableState(f"the stored conversation is not of this version: {problem}") from error
 
 
+def list_ended_calls(root: RuntimeAgent, conversation: Conversation | None) -> list[str]:
+    """Return the deferred calls of an agent that has ended: the framework will report them again."""
+    requests = conversation.deferred_tool_requests if conversation is not None else None
+    if requests is None:
+        return []
+    keys = [to_call_key(call.tool_call_id) for call in (*requests.approvals, *requests.calls)]
+    return [key for key in keys if not root.owns_open_call(key)]
+
+
 def dump_history(messages: Sequence[ModelMessage], before: Conversation | None) -> bytes:
     """Return the state after a run that did not end by itself. Calls without a result are closed."""
     # a run that failed before its first request has no messages, and the history before it still counts
@@ -238,17 +245,17 @@ def dump_history(messages: Sequence[ModelMessage], before: Conversation | None) 
 
 
 def build_results(
-    answers: Mapping[CallKey, Answer], agent_id: str, requests: DeferredToolRequests
+    answer_to: Callable[[CallKey], Answer], agent_id: str, requests: DeferredToolRequests
 ) -> DeferredToolResults:
     """Return an answer to every deferred call. The framework wants all of them at once."""
     results = DeferredToolResults()
     for call in requests.approvals:
-        answer = answers.get((agent_id, to_call_key(call.tool_call_id)), Denied(NOT_ANSWERED))
+        answer = answer_to((agent_id, to_call_key(call.tool_call_id)))
         results.approvals[call.tool_call_id] = (
             ToolDenied(answer.reason) if isinstance(answer, Denied) else True
         )
     for call in requests.calls:
-        answer = answers.get((agent_id, to_call_key(call.tool_call_id)), Denied(NOT_ANSWERED))
+        answer = answer_to((agent_id, to_call_key(call.tool_call_id)))
         if isinstance(answer, Returned):
             results.calls[call.tool_call_id] = answer.value
         else:

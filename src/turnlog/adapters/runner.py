@@ -48,7 +48,8 @@ Answer = Approved | Denied | Returned
 class Part(NamedTuple):
     """What a runner gets. `state` is what it returned the last time, in a form that it can read.
 
-    `actor` is the person who wrote or answered last.
+    `actor` is the person who wrote or answered last. `ended_calls` says what became of calls that the state
+    still waits for, by call id, if their turn was stopped or lost.
     """
 
     session_id: str
@@ -57,21 +58,25 @@ class Part(NamedTuple):
     message: str | None = None
     answers: Mapping[CallKey, Answer] = {}
     state: bytes | None = None
+    ended_calls: Mapping[str, str] = {}
 
     @property
     def conversation_key(self) -> str:
         """Return the name of the conversation: one for each channel of a session."""
         return f"{self.session_id}/{self.channel}" if self.channel else self.session_id
 
-    @property
-    def denials(self) -> dict[CallKey, Answer]:
-        """Return only the denials: with a message in place of an answer, nothing that was held runs."""
-        return {key: answer for key, answer in self.answers.items() if isinstance(answer, Denied)}
+    def answer_to(self, key: CallKey) -> Answer:
+        """Return the answer to a call. With a message in place of an answer, nothing that was held runs."""
+        if self.message is not None:
+            return Denied(self.denial_of(key))
+        return self.answers.get(key, Denied(self.denial_of(key)))
 
     def denial_of(self, key: CallKey) -> str:
         """Return why a call does not run, for a part in which a message takes the place of its answer."""
         answer = self.answers.get(key)
-        return answer.reason if isinstance(answer, Denied) else NOT_ANSWERED
+        if isinstance(answer, Denied):
+            return answer.reason
+        return self.ended_calls.get(key[1], NOT_ANSWERED)
 
 
 class Question(NamedTuple):

@@ -22,6 +22,8 @@ from turnlog.events import (
     UiMessage,
     UnknownPayload,
 )
+from turnlog.parse.foreign.common import render_text
+from turnlog.parse.open_agents import put_bounded
 from turnlog.state.descriptions import (
     describe_app_event,
     describe_input,
@@ -30,6 +32,7 @@ from turnlog.state.descriptions import (
 )
 from turnlog.state.tree import Tree
 
+MAX_ENDED_CALLS = 1024  # of one turn, as many as an agent can have open
 MAX_APP_EVENTS = 100  # in one message; older ones are dropped
 DENIED_MESSAGE = "a person said no"
 EXPIRED_MESSAGE = "no person answered in time"
@@ -50,6 +53,7 @@ class TurnInputs:
         self._app_event_texts: deque[str] = deque(maxlen=MAX_APP_EVENTS)
         self._answers: dict[str, dict[CallKey, Answer]] = {}  # by turn
         self.answered_calls: dict[str, list[str]] = {}  # by open agent
+        self._ended_calls: dict[str, dict[str, str]] = {}  # by channel, since its last checkpoint
 
     def inspect(self, envelope: Envelope, payload: Payload | UnknownPayload) -> AnsweredCall:
         call = find_answered_call(self._tree, envelope, payload)
@@ -63,6 +67,7 @@ class TurnInputs:
                 self._app_event_texts.clear()
         elif isinstance(payload, AgentCheckpoint):
             self._consume(trace)
+            self._ended_calls.pop(envelope.channel or "", None)
         elif isinstance(payload, AgentEnd):
             self.answered_calls.pop(envelope.agent_id or "", None)
             if not envelope.depth:
@@ -80,6 +85,8 @@ class TurnInputs:
         agent_id = envelope.agent_id or ""
         if isinstance(payload, ToolResult) and agent_id in self._tree.open:
             self.answered_calls.setdefault(agent_id, []).append(payload.call_id)
+            ended = self._ended_calls.setdefault(envelope.channel or "", {})
+            put_bounded(ended, payload.call_id, describe_end(payload), MAX_ENDED_CALLS)
         if isinstance(payload, ToolResult | ApprovalDecision):
             if context.is_first_answer:
                 answers = self._answers.setdefault(envelope.trace_id or "", {})
@@ -96,6 +103,10 @@ class TurnInputs:
             return None
         return "\n".join([*self._app_event_texts, *texts])
 
+    def ended_calls_of(self, channel: str | None) -> dict[str, str]:
+        """Return what became of the calls of a channel since its last checkpoint, by call id."""
+        return dict(self._ended_calls.get(channel or "", {}))
+
     def answers_of(self, trace: str) -> dict[CallKey, Answer]:
         return dict(self._answers.get(trace, {}))
 
@@ -107,6 +118,13 @@ def is_turn_input(envelope: Envelope, payload: Payload) -> bool:
     if isinstance(payload, UiAction):
         return payload.call_id is None
     return is_page_event(envelope, payload)
+
+
+def describe_end(result: ToolResult) -> str:
+    """Say for the model what became of a call whose turn did not reach its end."""
+    if result.error is not None:
+        return result.error.message
+    return f"It ran, and returned: {render_text(result.result)}"
 
 
 def to_answer(payload: ToolResult | ApprovalDecision) -> Answer:

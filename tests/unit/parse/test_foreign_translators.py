@@ -176,6 +176,30 @@ def test_run_without_a_caller_beside_the_root_is_a_child_of_the_root() -> None:
     at.check()
 
 
+def test_calls_of_an_ended_agent_are_not_reported_again() -> None:
+    at = Translated()
+    translator = PydanticAiTranslator(at.builder, at.root, ["c1"])
+    result = {"part_kind": "tool-return", "tool_call_id": "c1", "outcome": "denied", "content": "no"}
+    translator.feed("r1", {"event_kind": "function_tool_call", "part": call_part()})
+    translator.feed("r1", {"event_kind": "function_tool_result", "part": result})
+    assert at.found(ToolCall) == []
+    translator.feed("r1", {"event_kind": "part_start", "index": 0, "part": call_part()})
+    translator.feed("r1", {"event_kind": "function_tool_call", "part": call_part()})
+    assert len(at.found(ToolCall)) == 1
+    at.check()
+
+
+def test_langgraph_message_of_an_earlier_part_counts_once_unless_it_streams() -> None:
+    at = LangGraph()
+    at.translator = LangGraphTranslator(at.builder, at.root, {}, ["m1"])
+    at.message(content="Old.")
+    assert visible_texts(at.take()) == []
+    at.chunk(content="New.", chunk_position="last")
+    assert visible_texts(at.take()) == [("Root", "New.")]
+    assert at.translator.message_ids == ["m1"]
+    at.check()
+
+
 def test_pydantic_ai_without_a_run_reports_to_the_root() -> None:
     at = Translated()
     translator = PydanticAiTranslator(at.builder, at.root)

@@ -84,7 +84,9 @@ class LangGraphTranslator:
         self._builder = builder
         self._agents: dict[Path, RuntimeAgent] = {**agents, (): root}
         self._open_chunks: dict[str, OpenChunks] = {}  # by agent
-        self._known_messages: dict[str, None] = dict.fromkeys(message_ids)
+        self._known_messages: dict[str, None] = {}
+        # a state repeats these, but a model that streams may use their ids again
+        self._earlier_messages: dict[str, None] = dict.fromkeys(message_ids)
         self._call_by_task: dict[str, str] = {}
         self._handing_over: dict[Path, tuple[RuntimeAgent, str, Any]] = {}  # by the path of the parent
         self._interrupts: dict[str, PendingInterrupt] = {}
@@ -96,7 +98,7 @@ class LangGraphTranslator:
 
     @property
     def message_ids(self) -> list[str]:
-        return list(self._known_messages)
+        return [*self._earlier_messages, *self._known_messages]
 
     def feed(self, part: Any) -> None:
         read = PART_READERS.get(get_text(part, "type"))
@@ -245,6 +247,7 @@ class LangGraphTranslator:
             self._open_chunks[agent.agent_id] = chunks
             self._builder.begin_message(agent, None, message_id or None)
             put_bounded(self._known_messages, message_id, None, MAX_KNOWN_MESSAGES)
+            self._earlier_messages.pop(message_id, None)
         self._add_content(agent, message)
         for piece in get_field(message, "tool_call_chunks") or ():
             self._add_call_piece(agent, chunks, piece)
@@ -316,6 +319,8 @@ class LangGraphTranslator:
                 chunks = self._open_chunks.get(agent.agent_id)
                 if chunks is not None and chunks.message_id == message_id:
                     self._complete(agent, chunks.usage or read_usage(message), model, stop_reason)
+            return
+        if message_id in self._earlier_messages:
             return
         calls = get_field(message, "tool_calls") or ()
         # an update of a node that is a graph repeats the messages of its agents

@@ -7,7 +7,7 @@ Parts of a message are known by their index: if the first one starts again, the 
 the message so far is retracted. Calls, results and runs that a resumed run reports again count once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,11 +44,17 @@ class Run:
 
 
 class PydanticAiTranslator:
-    """Translates the runs of one part. The first run without a caller is `root`."""
+    """Translates the runs of one part. The first run without a caller is `root`.
 
-    def __init__(self, builder: AgentEventBuilder, root: RuntimeAgent) -> None:
+    `ended_calls` are calls of an earlier agent that the run reports again, although they have results.
+    """
+
+    def __init__(
+        self, builder: AgentEventBuilder, root: RuntimeAgent, ended_calls: Iterable[str] = ()
+    ) -> None:
         self._builder = builder
         self._root = root
+        self._ended_calls = set(ended_calls)
         self._runs: dict[str, Run] = {}
 
     @property
@@ -146,6 +152,7 @@ class PydanticAiTranslator:
     def _start_call(self, run: Run, index: int, part: Any) -> None:
         call_id = get_text(part, "tool_call_id") or None
         self._builder.reuse_call_id(run.agent, call_id)
+        self._ended_calls.discard(to_call_key(call_id))
         run.call_ids[index] = self._builder.start_call(run.agent, get_text(part, "tool_name"), call_id)
         self._add_arguments(run, index, get_field(part, "args"))
 
@@ -188,7 +195,7 @@ class PydanticAiTranslator:
         """Read that a call begins: the message before it is complete."""
         part = get_field(event, "part")
         call_id = get_text(part, "tool_call_id") or None
-        if call_id is not None:
+        if call_id is not None and to_call_key(call_id) not in self._ended_calls:
             self._builder.call(run.agent, get_text(part, "tool_name"), get_field(part, "args"), call_id)
         self._builder.complete_message(run.agent)
         self._forget_message(run)
@@ -196,6 +203,8 @@ class PydanticAiTranslator:
     def _add_result(self, run: Run, event: Any) -> None:
         part = get_field(event, "part")
         call_id = get_field(part, "tool_call_id")
+        if to_call_key(call_id) in self._ended_calls:
+            return
         content = get_field(part, "content")
         code = FAILED_OUTCOMES.get(get_text(part, "outcome"))
         if get_text(part, "part_kind") == "retry-prompt":

@@ -1,7 +1,7 @@
 """Contracts of runtimes: approvals and questions, answered once, later, in part, or not at all."""
 
 from turnlog.errors import NotFound
-from turnlog.events import ApprovalRequest, ToolAwait
+from turnlog.events import ApprovalRequest, ToolAwait, ToolCall
 from turnlog.testing.harness import expect_raises
 from turnlog.testing.runtimes.harness import RuntimeUnderTest, open_session
 from turnlog.testing.runtimes.scripts import (
@@ -145,6 +145,7 @@ async def stop_while_waiting(runtime: RuntimeUnderTest) -> None:
         await session.check()
         assert session.record.inputs["Lead"][-1].last_user_text == "Again"
         assert "delete /a" not in session.record.effects
+        assert len(await session.find(ToolCall)) == 3, "calls of the stopped turn are reported again"
 
 
 async def two_questions_in_a_row(runtime: RuntimeUnderTest) -> None:
