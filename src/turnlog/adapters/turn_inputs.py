@@ -86,7 +86,7 @@ class TurnInputs:
         if isinstance(payload, ToolResult) and agent_id in self._tree.open:
             self.answered_calls.setdefault(agent_id, []).append(payload.call_id)
             ended = self._ended_calls.setdefault(envelope.channel or "", {})
-            put_bounded(ended, payload.call_id, describe_end(payload), MAX_ENDED_CALLS)
+            put_bounded(ended, payload.call_id, describe_ended_call(payload), MAX_ENDED_CALLS)
         if isinstance(payload, ToolResult | ApprovalDecision):
             if context.is_first_answer:
                 answers = self._answers.setdefault(envelope.trace_id or "", {})
@@ -120,7 +120,7 @@ def is_turn_input(envelope: Envelope, payload: Payload) -> bool:
     return is_page_event(envelope, payload)
 
 
-def describe_end(result: ToolResult) -> str:
+def describe_ended_call(result: ToolResult) -> str:
     """Say for the model what became of a call whose turn did not reach its end."""
     if result.error is not None:
         return result.error.message

@@ -109,10 +109,13 @@ class ScriptInput:
 
 @dataclass(frozen=True)
 class ScriptTool:
-    """A tool with one argument, `value`. A tool of the page is never run here."""
+    """A tool with one argument, `value`. Without `run` it only says that it did something.
+
+    A tool of the page is never run here.
+    """
 
     name: str
-    run: Callable[[str], Any] = lambda value: f"did {value}"
+    run: Callable[[str], Any] | None = None
     needs_approval: bool = False
     is_for_page: bool = False
 
@@ -174,4 +177,4 @@ class ScriptRecord:
     def run_tool(self, tool: ScriptTool, value: str) -> Any:
         """Run a tool and note its effect."""
         self.effects.append(f"{tool.name} {value}".strip())
-        return tool.run(value)
+        return f"did {value}" if tool.run is None else tool.run(value)
