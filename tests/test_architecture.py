@@ -19,11 +19,12 @@ RANK = {
     "ids": 4,
     "log": 5,
     "vocabularies": 5,
-    "testing": 6,
     "agents": 6,
-    "app": 7,
-    "server": 8,
-    "cli": 9,
+    "adapters": 7,
+    "testing": 8,
+    "app": 8,
+    "server": 9,
+    "cli": 10,
 }
 PURE = {"errors", "events", "parse", "state", "wire", "client", "team", "vocabularies"}
 # One application's words are not the core's: `vocabularies` joins them, and these use them.
@@ -45,6 +46,9 @@ LIBRARIES = {
     "vocabularies": set(),
     "testing": {"msgspec"},
     "agents": {"msgspec", "anthropic", "httpx2"},
+    "adapters": {
+        "msgspec", "agents", "langchain_core", "langgraph", "pydantic", "pydantic_ai", "pydantic_core"
+    },
     "app": {"msgspec"},
     "server": {"msgspec", "starlette", "uvicorn", "jwt", "cryptography"},
     "cli": {"msgspec", "click", "rich"},
@@ -53,7 +57,8 @@ LIBRARIES = {
 # The files of a folder may not import these modules, which its package may.
 FOLDER_RULES = {
     "parse/inline": ("turnlog.parse.reply", "turnlog.parse.messages_api", "turnlog.parse.claude"),
-    "parse": ("turnlog.parse.claude",),
+    "parse": ("turnlog.parse.claude", "turnlog.parse.foreign"),
+    "parse/foreign": ("turnlog.parse.claude",),
     "wire": ("turnlog.wire.dialects",),
     "log": ("turnlog.log.sqlite", "turnlog.log.postgres", "psycopg"),
     "log/sqlite": ("turnlog.log.postgres", "psycopg"),

@@ -1,6 +1,6 @@
 """Turnlog: the event log between AI agents and the people and programs that watch them.
 
-`import turnlog` loads the vocabulary only. `open_log`, `Agent`, `tool` and `App` load on first use.
+`import turnlog` loads the vocabulary only. `open_log`, `Agent`, `tool`, `App`, `adapters` load on first use.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from turnlog.events import Catalog, Envelope, Event, Origin, Payload, Scope, Vie
 from turnlog.ids import new_id
 
 if TYPE_CHECKING:
+    from turnlog import adapters as adapters
     from turnlog.agents import Agent as Agent
     from turnlog.agents import tool as tool
     from turnlog.app import App as App
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-LAZY = {"open_log": "turnlog.log", "Agent": "turnlog.agents", "tool": "turnlog.agents", "App": "turnlog.app"}
+LAZY = {
+    "open_log": "turnlog.log",
+    "Agent": "turnlog.agents",
+    "tool": "turnlog.agents",
+    "App": "turnlog.app",
+    "adapters": "turnlog.adapters",  # the module itself
+}
 
 __all__ = [
     "Catalog",
@@ -56,4 +63,5 @@ def event(
 def __getattr__(name: str) -> Any:
     if name not in LAZY:
         raise AttributeError(f"module 'turnlog' has no attribute {name!r}")
-    return getattr(import_module(LAZY[name]), name)
+    module = import_module(LAZY[name])
+    return module if LAZY[name] == f"turnlog.{name}" else getattr(module, name)

@@ -58,8 +58,8 @@ class Servers:
 
 
 @contextmanager
-def start_servers() -> Iterator[Servers]:
-    command = [sys.executable, "-m", "tests.faults.turn_server"]
+def start_servers(module: str = "tests.faults.turn_server") -> Iterator[Servers]:
+    command = [sys.executable, "-m", module]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     root = Path(__file__).parent.parent.parent
     with subprocess.Popen(

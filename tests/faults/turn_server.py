@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -266,6 +266,9 @@ class Server:
 
     async def _follow_turn(self, seat: Membership) -> None:
         """Answer the questions of the turn until it is over."""
+        is_at_end = self._tree.last_seq == await self._sessions.log.last_seq(SESSION)
+        if is_at_end and not self._tree.open and not self._tree.queued_turns:
+            return  # an earlier server has finished it
         async with aclosing(self._sessions.log.follow(SESSION, self._tree.last_seq)) as pages:
             async for page in pages:
                 apply_page(self._tree, page, seat)
@@ -313,7 +316,7 @@ def make_app(order: Order) -> App:
     return App("outlive", make_guide(order), on_crash=order.on_crash)
 
 
-async def serve(order: Order) -> int:
+async def serve(order: Order, make_app: Callable[[Any], App]) -> int:
     """Run a server to the end of its turns, or until it is stopped. Return the exit code."""
     if order.reruns_tools:
         AgentRuntime._is_interrupted = lambda *_: False  # type: ignore[method-assign]
@@ -340,15 +343,15 @@ async def serve(order: Order) -> int:
     return code
 
 
-def main() -> None:
+def serve_orders(order_class: type[Order], make_app: Callable[[Any], App]) -> None:
     for line in sys.stdin.buffer:
-        order = msgspec.json.decode(line, type=Order)
+        order = msgspec.json.decode(line, type=order_class)
         child = os.fork()
         if child == 0:
-            os._exit(asyncio.run(serve(order)))
+            os._exit(asyncio.run(serve(order, make_app)))
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
-    main()
+    serve_orders(Order, make_app)

@@ -8,7 +8,7 @@ import pytest
 from tests.security.apps import Shredder, make
 from tests.security.desk import Answer, Desk, desk, run
 from turnlog.agents.runtime import approvals, user_input
-from turnlog.agents.runtime.agent_runtime import AgentRuntime
+from turnlog.agents.runtime.approval_timers import ApprovalTimers
 from turnlog.app import Membership, client_events
 from turnlog.events.envelope import format_timestamp
 from turnlog.events.tool import hash_args
@@ -131,7 +131,7 @@ def test_control_a_server_without_a_clock_takes_it_late(monkeypatch: pytest.Monk
         pass
 
     async def scenario() -> None:
-        monkeypatch.setattr(AgentRuntime, "_expire_approval", never)
+        monkeypatch.setattr(ApprovalTimers, "_append_expiry", never)
         for module in (approvals, client_events):
             monkeypatch.setattr(module, "is_approval_expired", lambda *_: False)
         async with desk(app(shredder, 0.05)) as at:

@@ -2,6 +2,7 @@
 
 PUBLIC_MODULES = (
     "turnlog",
+    "turnlog.adapters",
     "turnlog.agents",
     "turnlog.agents.remote",
     "turnlog.app",
@@ -14,6 +15,7 @@ PUBLIC_MODULES = (
     "turnlog.state",
     "turnlog.team",
     "turnlog.testing",
+    "turnlog.testing.runtimes",
     "turnlog.wire.dialects",
     "turnlog.wire.sse",
 )

@@ -23,6 +23,12 @@ def test_importing_loads_nothing_large() -> None:
     assert modules & UNWANTED == set()
 
 
+def test_importing_adapters_loads_no_framework() -> None:
+    modules = loaded_by("import turnlog.adapters")
+    assert "turnlog.adapters.foreign_runtime" in modules
+    assert modules & {"pydantic_ai", "langgraph", "langchain_core", "agents"} == set()
+
+
 def test_what_is_unwanted_would_be_seen() -> None:
     assert "click" in loaded_by("import turnlog.cli")
     assert {"asyncio", "sqlite3"} <= loaded_by("import asyncio, sqlite3")

@@ -11,6 +11,7 @@ def test_lazy_names_are_offered() -> None:
         "Agent": "turnlog.agents",
         "tool": "turnlog.agents",
         "App": "turnlog.app",
+        "adapters": "turnlog.adapters",
     }
     assert set(turnlog.LAZY) < set(turnlog.__all__)
 
@@ -27,6 +28,10 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_a_lazy_name_is_imported_from_where_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(turnlog.LAZY, "MAX_JSON_DEPTH", "turnlog.events.strict_json")
     assert turnlog.MAX_JSON_DEPTH == 32
+
+
+def test_a_lazy_module_is_itself() -> None:
+    assert turnlog.adapters.__name__ == "turnlog.adapters"
 
 
 def test_event_mints_an_id_unless_one_is_given() -> None:

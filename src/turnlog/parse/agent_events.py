@@ -341,6 +341,14 @@ class AgentEventBuilder:
         self._agents.emit(agent, *batch)
         return key
 
+    def reuse_call_id(self, agent: RuntimeAgent, call_id: object) -> None:
+        """Let a new message of the model use the id of an answered call again. Without it, the call that
+        follows counts as one that the runtime reports again."""
+        key = to_call_key(call_id)
+        is_streaming = agent.message is not None and agent.message.is_open and key in agent.message.call_ids
+        if not agent.owns_open_call(key) and not is_streaming:
+            self._known_calls.pop((agent.agent_id, key), None)
+
     def arguments(self, agent: RuntimeAgent, call_id: object, piece: str) -> None:
         """Add a piece to the arguments of a call. All pieces together are one JSON object."""
         if not self._accepts_text(agent, piece):
@@ -455,6 +463,10 @@ class AgentEventBuilder:
         )
         self._answer(agent, ToolResult(call_id=call.call_id, tool=call.tool, ok=False, error=error))
 
+    def note_result(self, agent: RuntimeAgent, call_id: object) -> None:
+        """Note that the log has the result of a call already: a person gave it. Nothing is emitted."""
+        agent.open_calls.pop(to_call_key(call_id), None)
+
     def _find_open_call(self, agent: RuntimeAgent, call_id: object, value: Any) -> ToolCall | None:
         if not self._accepts(agent, value):
             return None
@@ -481,9 +493,16 @@ class AgentEventBuilder:
     # Questions and checkpoints
 
     def await_page(
-        self, agent: RuntimeAgent, call_ids: Iterable[object], roles: tuple[str, ...] = ()
+        self,
+        agent: RuntimeAgent,
+        call_ids: Iterable[object],
+        roles: tuple[str, ...] = (),
+        args: dict[str, Any] | None = None,
     ) -> None:
-        """Ask the page to answer open calls. Members with one of `roles` may; without roles every member."""
+        """Ask the page to answer open calls. Members with one of `roles` may; without roles every member.
+
+        The page gets `args`, or those of each call.
+        """
         if not self._accepts(agent, "tool.await"):
             return
         self._complete(agent)
@@ -493,7 +512,10 @@ class AgentEventBuilder:
             if call is None:
                 self._agents.emit(agent, make_reject("question_without_call", call_id))
             else:
-                awaited.append(AwaitedCall(call_id=call.call_id, tool=call.tool, args=call.args, roles=roles))
+                shown_args = to_json_object(args) or call.args
+                awaited.append(
+                    AwaitedCall(call_id=call.call_id, tool=call.tool, args=shown_args, roles=roles)
+                )
         if awaited:
             self._emit_record(agent, ToolAwait(calls=tuple(awaited)), "bad_question")
 

@@ -110,6 +110,10 @@ class Invocation:
         return {key: call for key, call in self.calls.items() if call.call.executor != "provider"}
 
     @property
+    def has_waiting_call(self) -> bool:
+        return any(call.is_waiting for call in self.calls.values())
+
+    @property
     def totals(self) -> CompletionTotals:
         return CompletionTotals(
             steps=self.steps, usage=self.usage, cost=self.cost, has_known_cost=self.has_known_cost
@@ -188,22 +192,32 @@ class Tree:
         """Return the open agents by the caller's id and the call's id."""
         return {(agent.start.parent_id, agent.start.call_id): key for key, agent in self.open.items()}
 
+    def paused_teams(self) -> dict[str, list[Invocation]]:
+        """Return the agents whose runtime has stored a checkpoint and stopped, by the paused one.
+
+        Its team is itself and the agents that it started.
+        """
+        teams: dict[str, list[Invocation]] = {}
+        root_by_agent: dict[str, str] = {}
+        for agent_id, invocation in self.open.items():
+            root = root_by_agent.get(invocation.start.parent_id or "")
+            if root is None and invocation.is_paused:
+                root = agent_id
+            if root is not None:
+                root_by_agent[agent_id] = root
+                teams.setdefault(root, []).append(invocation)
+        return teams
+
     def paused_agents(self) -> set[str]:
         """Return the agents whose runtime is paused because a call of one of them waits.
 
         A runtime goes on when all calls are answered that it waited for.
         """
-        paused_root_by_agent: dict[str, str] = {}
-        waiting_roots: set[str] = set()
-        for agent_id, invocation in self.open.items():
-            root = paused_root_by_agent.get(invocation.start.parent_id or "")
-            if root is None and invocation.is_paused:
-                root = agent_id
-            if root is not None:
-                paused_root_by_agent[agent_id] = root
-                if any(call.is_waiting for call in invocation.calls.values()):
-                    waiting_roots.add(root)
-        return {agent_id for agent_id, root in paused_root_by_agent.items() if root in waiting_roots}
+        paused: set[str] = set()
+        for team in self.paused_teams().values():
+            if any(invocation.has_waiting_call for invocation in team):
+                paused.update(invocation.agent_id for invocation in team)
+        return paused
 
     def waiting_agents(self) -> set[str]:
         """Return the agents that can only wait for the page, themselves or through their children."""
@@ -265,7 +279,7 @@ class Tree:
         asking = []
         waiting = self.waiting_agents()
         for agent_id, invocation in self.open.items():
-            if agent_id in waiting and any(call.is_waiting for call in invocation.calls.values()):
+            if agent_id in waiting and invocation.has_waiting_call:
                 asking.append(agent_id)
         return asking
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from turnlog.agents.runtime.approval_timers import ApprovalTimers
+from turnlog.agents.runtime.approval_timers import ApprovalTimers, next_expiry_ms
 from turnlog.agents.runtime.approvals import build_approval_request
 from turnlog.agents.runtime.completions import Completions
 from turnlog.agents.runtime.executor import Executor
@@ -37,9 +37,7 @@ from turnlog.agents.tool_context import ToolContext, WaitForInput
 from turnlog.agents.tools import build_awaited_call, error_result, tool_not_found
 from turnlog.errors import InvalidEvent, SessionClosed
 from turnlog.events import (
-    AgentEnd,
     ApprovalDecision,
-    ApprovalRequest,
     Envelope,
     EventDraft,
     Payload,
@@ -53,7 +51,6 @@ from turnlog.events import (
     UnknownPayload,
     Vocabulary,
 )
-from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.ids import new_id, now_ms
 from turnlog.state.closing import build_closing_events, build_interruption_events
 from turnlog.state.tree import Invocation, OpenCall, QueuedTurn, restrict_to_turns
@@ -86,7 +83,7 @@ class AgentRuntime:
             describe=host.options.describe,
             hung=host.options.hung_tools,
         )
-        self._approval_timers = ApprovalTimers(self._on_expiry)
+        self._approval_timers = ApprovalTimers(host)
         self._call_timers: set[asyncio.Task[None]] = set()  # of remote calls
         self._acted_seq = host.lease.seen  # answers up to here were acted on
 
@@ -99,10 +96,7 @@ class AgentRuntime:
         self._turn_loop.apply(envelope, payload, context)
         self._completions.history.apply(envelope, payload)
         self._executor.idempotency_cache.apply(envelope, payload)
-        if isinstance(payload, ApprovalDecision | ToolResult):
-            self._approval_timers.cancel(envelope.agent_id or "", payload.call_id)
-        elif isinstance(payload, AgentEnd):
-            self._approval_timers.cancel_agent(envelope.agent_id or "")
+        self._approval_timers.apply(envelope, payload)
 
     @property
     def running_turns(self) -> set[Trace]:
@@ -114,14 +108,11 @@ class AgentRuntime:
 
     @property
     def wake_at_ms(self) -> int | None:
-        # from the tree and not from the timers: a stop may come between a request and its timer
-        expiries_ms: list[int] = []
+        expiry_ms = next_expiry_ms(self._tree)
+        expiries_ms = [] if expiry_ms is None else [expiry_ms]
         for invocation in self._tree.open.values():
             for call in invocation.calls.values():
-                request = call.approval_request
-                if request is not None and request.expires_at is not None:
-                    expiries_ms.append(parse_timestamp_ms(request.expires_at))
-                is_remote = request is None and call.is_waiting
+                is_remote = call.approval_request is None and call.is_waiting
                 if is_remote and self._turn_loop.start_call_timer(invocation, call.call):
                     # no timer of this process is left: the next owner starts it again
                     expiries_ms.append(now_ms())
@@ -298,20 +289,6 @@ class AgentRuntime:
 
     async def start_approval_timer(self, effect: StartApprovalTimer) -> None:
         self._approval_timers.start(effect.agent_id, effect.request)
-
-    def _on_expiry(self, agent_id: str, request: ApprovalRequest) -> None:
-        invocation = self._tree.open.get(agent_id)
-        if invocation is not None:
-            self._host.spawn(self._expire_approval(invocation, request), invocation.scope.trace_id)
-
-    async def _expire_approval(self, invocation: Invocation, request: ApprovalRequest) -> None:
-        await self._host.wait_for_head()
-        call = self._tree.find_call(invocation.agent_id, request.call_id)
-        if call is not None and call.approval_request == request:
-            decision = ApprovalDecision(
-                call_id=request.call_id, args_hash=request.args_hash, decision="expired"
-            )
-            await self._host.append([EventDraft(decision, invocation.scope, "system")])
 
     async def start_call_timer(self, effect: StartCallTimer) -> None:
         scope = self._tree.open[effect.agent_id].scope

@@ -1,0 +1,1 @@
+"""Frameworks for the contract of runtimes: each plays the same scripts with its own agents."""
