@@ -91,6 +91,7 @@ class ForeignRuntime:
         self._running: set[str] = set()  # turns whose part has a task
         self._ending: set[Trace] = set()  # turns that are being stopped
         self._is_closing = False
+        self._is_handing_over = False
 
     # folding
 
@@ -171,6 +172,14 @@ class ForeignRuntime:
         with suppress(SessionClosed):  # a closed session accepts no more events
             await self._host.append_closings(closings)
 
+    def hand_over(self) -> None:
+        # A part that runs is finished here: foreign code cannot be continued in the middle.
+        self._is_handing_over = True
+
+    @property
+    def is_between_steps(self) -> bool:
+        return self._host.has_processed_writes and not self._host.has_tasks_beside(())
+
     def abandon(self) -> None:
         self._is_closing = True
         self._approval_timers.cancel_all()
@@ -186,6 +195,12 @@ class ForeignRuntime:
                 await self._end_turns(traces, lambda: self._cancel_events(traces))
         elif isinstance(payload, ApprovalRequest):
             self._approval_timers.start(envelope.agent_id or "", payload)
+
+    def open_turn(self, message: UiMessage, scope: Scope) -> list[EventDraft]:
+        return []  # the agent of the framework starts in its part
+
+    async def withdraw_turn(self, trace: Trace) -> None:
+        pass
 
     async def on_page_end(self) -> None:
         names = self._checkpoints.take_superseded()
@@ -221,7 +236,8 @@ class ForeignRuntime:
         """Start the parts that can run now: of paused turns with all answers, and of the next queued turn."""
         last_seq = await self._host.log.last_seq(self._host.session_id)
         # a batch may be cut in two pages: answers and the message that cancelled their calls belong together
-        if self._is_closing or self._tree.last_seq != last_seq:
+        is_ending = self._is_closing or self._is_handing_over
+        if is_ending or self._tree.last_seq != last_seq:
             return
 
         paused_agents = self._tree.paused_agents()
@@ -253,8 +269,10 @@ class ForeignRuntime:
 
     async def _run_and_advance(self, trace: str, work: Coroutine[Any, Any, None]) -> None:
         try:
+            await self._host.confirm_ownership()  # what foreign code does cannot be taken back
             await work
         finally:
+            work.close()
             self._running.discard(trace)
         # an answer may have arrived before this task ended
         async with self._host.lock:
