@@ -178,7 +178,7 @@ class ForeignRuntime:
 
     @property
     def is_between_steps(self) -> bool:
-        return self._host.has_processed_writes and not self._host.has_tasks_beside(())
+        return self._host.has_processed_writes and not self._host.has_tasks_beside(frozenset())
 
     def abandon(self) -> None:
         self._is_closing = True
