@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pydantic_core
@@ -52,10 +52,14 @@ STREAMED_KINDS = frozenset({"part_start", "part_delta"})
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The part that runs in this context, and the run and the call inside it."""
+    """The part that runs in this context, and the run and the call inside it.
+
+    `reporters` has the capability that reports each run: an agent may have been given two of them.
+    """
 
     output: PartOutput
     translator: PydanticAiTranslator
+    reporters: dict[str, "WatchCapability"]
     run_id: str | None = None
     call_id: str | None = None
 
@@ -75,17 +79,24 @@ def set_watch(watch: Watch) -> Generator[None, None, None]:
 class WatchCapability(AbstractCapability[Any]):
     """Reports the runs of an agent while a session's runtime runs it. Otherwise it does nothing."""
 
+    def _find_watch(self, ctx: RunContext[Any]) -> Watch | None:
+        """Return the part that runs; None if there is none, or another capability reports this run."""
+        watch = CURRENT_WATCH.get()
+        if watch is None or watch.reporters.get(ctx.run_id or "") is not self:
+            return None
+        return watch
+
     async def wrap_run(self, ctx: RunContext[Any], *, handler: Any) -> Any:
         watch = CURRENT_WATCH.get()
         run_id = ctx.run_id
-        if watch is None or run_id is None or watch.run_id == run_id:
+        if watch is None or run_id is None or watch.reporters.setdefault(run_id, self) is not self:
             return await handler()
 
         report = watch.output.report
         translator = watch.translator
         await report(translator.start_run, run_id, describe_run(ctx), watch.run_id, watch.call_id)
         try:
-            with set_watch(Watch(watch.output, translator, run_id)):
+            with set_watch(replace(watch, run_id=run_id, call_id=None)):
                 result = await handler()
         except asyncio.CancelledError:
             raise
@@ -98,7 +109,7 @@ class WatchCapability(AbstractCapability[Any]):
     async def wrap_run_event_stream(
         self, ctx: RunContext[Any], *, stream: AsyncIterable[AgentStreamEvent]
     ) -> AsyncIterable[AgentStreamEvent]:
-        watch = CURRENT_WATCH.get()
+        watch = self._find_watch(ctx)
         async for event in stream:
             if watch is not None:
                 plain = event if event.event_kind in STREAMED_KINDS else to_plain(event)
@@ -106,7 +117,7 @@ class WatchCapability(AbstractCapability[Any]):
             yield event
 
     async def after_model_request(self, ctx: RunContext[Any], *, request_context: Any, response: Any) -> Any:
-        watch = CURRENT_WATCH.get()
+        watch = self._find_watch(ctx)
         if watch is not None:
             await watch.output.report(watch.translator.complete_response, ctx.run_id, response)
         return response
@@ -114,17 +125,17 @@ class WatchCapability(AbstractCapability[Any]):
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: Any, tool_def: Any, args: Any, handler: Any
     ) -> Any:
-        watch = CURRENT_WATCH.get()
+        watch = self._find_watch(ctx)
         if watch is None:
             return await handler(args)
-        with set_watch(Watch(watch.output, watch.translator, ctx.run_id, call.tool_call_id)):
+        with set_watch(replace(watch, run_id=ctx.run_id, call_id=call.tool_call_id)):
             return await handler(args)
 
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
         """Answer the deferred calls of a sub-agent inside its run: the framework cannot pass them up."""
-        watch = CURRENT_WATCH.get()
+        watch = self._find_watch(ctx)
         if watch is None or ctx.run_id is None or watch.translator.is_root(ctx.run_id):
             return None
         agent = watch.translator.agent_of(ctx.run_id)
@@ -134,11 +145,11 @@ class WatchCapability(AbstractCapability[Any]):
     async def wrap_output_process(
         self, ctx: RunContext[Any], *, output_context: Any, output: Any, handler: Any
     ) -> Any:
-        watch = CURRENT_WATCH.get()
+        watch = self._find_watch(ctx)
         call = output_context.tool_call
         if watch is None or call is None:
             return await handler(output)
-        with set_watch(Watch(watch.output, watch.translator, ctx.run_id, call.tool_call_id)):
+        with set_watch(replace(watch, run_id=ctx.run_id, call_id=call.tool_call_id)):
             return await handler(output)
 
 
@@ -175,7 +186,7 @@ class PydanticAiRunner:
         translator = PydanticAiTranslator(output.builder, root, list_ended_calls(root, conversation))
         options = self._run_options | self._history_options(part, root.agent_id, conversation)
 
-        with set_watch(Watch(output, translator)), capture_run_messages() as messages:
+        with set_watch(Watch(output, translator, {})), capture_run_messages() as messages:
             try:
                 result = await self._agent.run(
                     part.message,
