@@ -86,10 +86,13 @@ class Node(Server):
 
 
 class Follower:
-    """A reader in a thread of its own. When its stream ends it resumes at the next node that accepts it."""
+    """A reader in a thread of its own. When its stream ends it resumes at the next node that accepts it.
 
-    def __init__(self, nodes: Sequence[Node], session_id: str) -> None:
-        self.nodes = list(nodes)
+    The test may change the list of nodes meanwhile.
+    """
+
+    def __init__(self, nodes: list[Node], session_id: str) -> None:
+        self.nodes = nodes
         self._reader = Reader(self.nodes[0], session_id)
         self._changed = threading.Condition()
         self._is_stopped = False
@@ -100,7 +103,8 @@ class Follower:
     def _run(self) -> None:
         number = 0
         while not self._is_stopped:
-            node = self.nodes[number % len(self.nodes)]
+            nodes = list(self.nodes)
+            node = nodes[number % len(nodes)]
             self._reader.server = node
             self._reader.status = 0
             with suppress(OSError):
