@@ -15,7 +15,7 @@ from typing import Any
 
 from turnlog.errors import TurnlogError
 from turnlog.log.bell import Bell, RingListener, StopListening
-from turnlog.log.postgres.store import PostgresStore
+from turnlog.log.postgres.store import LEASE_S, PostgresStore
 
 
 def rebuild_error(kind: type[TurnlogError], args: tuple[object, ...], fields: dict[str, object]) -> object:
@@ -143,6 +143,7 @@ class RemoteStore:
     max_batch = PostgresStore.max_batch
     reader_threads = PostgresStore.reader_threads
     reconcile_s = PostgresStore.reconcile_s
+    lease_s = LEASE_S
 
     def __init__(self, process: StoreProcess, number: int, bell: Bell) -> None:
         self._process = process

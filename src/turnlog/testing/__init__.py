@@ -131,6 +131,9 @@ CONTRACTS = number_contracts(
         private_blobs.private_and_public_blobs_of_equal_content,
         private_blobs.blob_stays_private,
         private_blobs.drop_private_blobs_by_name,
+        leasing.states_are_saved_by_their_owner,
+        leasing.owner_confirms_its_lease,
+        leasing.draining_owner_keeps_its_sessions,
     ],
 )
 
@@ -171,5 +174,6 @@ SHARED_CONTRACTS = number_contracts(
         shared.stopped_caller_blocks_no_writer,
         shared.wanted_is_claimed_once,
         shared.reading_changes_nothing,
+        shared.lost_lease_is_not_held,
     ],
 )
