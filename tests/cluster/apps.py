@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from turnlog import Agent, App, tool
-from turnlog.agents import ReplyBuilder, Request, ToolContext, ToolUse
+from turnlog.agents import ReplyBuilder, Request, ToolContext
 from turnlog.agents.models.scripted import NO_USAGE, PART_WRITERS
 from turnlog.events import Payload
 from turnlog.state.history import Message
@@ -36,12 +36,16 @@ def report(*words: str) -> None:
         file.write(line + "\n")
 
 
+def is_open(gate: str) -> bool:
+    return Path(os.environ[FOLDER_VARIABLE], f"gate-{gate}").exists()
+
+
 async def pass_gate(name: str, waiter: str) -> None:
     """Wait until a gate is open, and report both ends of the wait."""
     if name.endswith("@"):
         name += os.environ[NODE_VARIABLE]
     report("waits", name, waiter)
-    while not Path(os.environ[FOLDER_VARIABLE], f"gate-{name}").exists():  # noqa: ASYNC110  another process
+    while not is_open(name):  # noqa: ASYNC110  another process opens it
         await asyncio.sleep(GATE_POLL_S)
     report("passes", name, waiter)
 

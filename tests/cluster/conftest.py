@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.nodes import Cluster, opened_cluster
-
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.postgres_server import PostgresServer, empty_log, running_server
 

@@ -129,7 +129,9 @@ class LogLeases:
     def _is_in_time(self, renewals: OwnerRenewals) -> bool:
         """Return whether no other owner can count this one as dead yet."""
         lease_s = self._store.lease_s
-        return lease_s is None or asyncio.get_running_loop().time() - renewals.began_s < lease_s * CERTAIN_PART
+        return (
+            lease_s is None or asyncio.get_running_loop().time() - renewals.began_s < lease_s * CERTAIN_PART
+        )
 
     async def save_seen(self, owner: str, seen: Mapping[str, int]) -> None:
         await self._run(SaveSeen(owner, tuple(seen.items())))

@@ -19,12 +19,9 @@ class CountingStore(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
+        self.lease_s = LEASE_S
         self.reads = 0
         self.seconds_per_read = 0.0
-
-    @property
-    def lease_s(self) -> float | None:
-        return LEASE_S
 
     def holds_lease(self, session_id: str, owner: str, fence: int) -> bool:
         self.reads += 1

@@ -82,7 +82,7 @@ class TestKey:
     def test_secret_that_can_be_guessed_and_file_that_is_not_there_are_refused(self, tmp_path: Path) -> None:
         with pytest.raises(CallerError, match="at least 32 random characters in TURNLOG_KEY"):
             derive_key(b"k" * 31, "TURNLOG_KEY")
-        with pytest.raises(CallerError, match="cannot read .*No such file"):
+        with pytest.raises(CallerError, match=r"cannot read .*No such file"):
             read_key_file(tmp_path / "none")
 
     @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o610])
