@@ -387,12 +387,18 @@ class Sessions:
             previous = await self._previous_send(membership, message, event_id) if event_id else None
             if previous is not None:
                 return previous
-            batch = await self._append(membership, build_events)
-        if not batch.is_new:
-            # another server has appended the message since: its turn is the one that runs
-            previous = await self._previous_send(membership, message, message_id)
-            assert previous is not None
-            return previous
+            try:
+                batch = await self._append(membership, build_events)
+            except Conflict:
+                previous = await self._previous_send(membership, message, message_id)
+                if previous is None:
+                    raise
+                return previous
+            if not batch.is_new:
+                # another server has appended the message since: its turn is the one that runs
+                previous = await self._previous_send(membership, message, message_id)
+                assert previous is not None
+                return previous
         turn = batch.events[-1].scope.trace_id or ""
         return SendResult(batch.seqs[-1], message_id, turn, cancelled_calls=len(batch.events) - 1)
 
@@ -488,13 +494,28 @@ class Sessions:
             folds = await self._synced_folds(membership.record)
             result = await self._previous_chat(membership, chat, await build_events(folds), ids)
             if result is None:
-                events, seqs, is_new = await self._append(membership, build_events)
-                result = SendResult(seqs[0], events[-1].id, events[-1].scope.trace_id or "")
-                if not is_new:
-                    # another server has appended the chat since: its turn is the one that runs
-                    result = await self._previous_chat(membership, chat, events, ids) or result
+                result = await self._append_chat(membership, chat, build_events, ids)
         await self._wait_until_settled(membership, result.turn)
         return result
+
+    async def _append_chat(
+        self, membership: Membership, chat: Chat, build_events: BuildEvents, ids: Sequence[str]
+    ) -> SendResult:
+        async def find_previous() -> SendResult | None:
+            folds = await self._synced_folds(membership.record)
+            return await self._previous_chat(membership, chat, await build_events(folds), ids)
+
+        try:
+            batch = await self._append(membership, build_events)
+        except Conflict:
+            previous = await find_previous()
+            if previous is None:
+                raise
+            return previous
+        # another server may have appended the chat since: its turn is the one that runs
+        previous = None if batch.is_new else await find_previous()
+        last = batch.events[-1]
+        return previous or SendResult(batch.seqs[0], last.id, last.scope.trace_id or "")
 
     async def _wait_until_settled(self, membership: Membership, turn: str) -> None:
         runner = self.runners.find(membership.session_id)
