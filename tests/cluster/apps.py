@@ -46,7 +46,7 @@ async def pass_gate(name: str, waiter: str) -> None:
         name += os.environ[NODE_VARIABLE]
     report("waits", name, waiter)
     while not is_open(name):  # noqa: ASYNC110  another process opens it
-        await asyncio.sleep(GATE_POLL_S)
+        await asyncio.sleep(GATE_POLL_S)  # between two looks at the folder
     report("passes", name, waiter)
 
 

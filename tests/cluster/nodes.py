@@ -32,16 +32,17 @@ LEASE_S = 3.0
 SILENCE_S = 2.0  # of the engine, after which a web node sends its readers away
 APP = "tests.cluster.apps:app"
 POLL_S = 0.02
+MAX_LOOKS = int(HANG_S / POLL_S)
 
 
 def wait_until(condition: Callable[[], object], what: str = "") -> Any:
     """Return the first true value of a condition."""
-    deadline_s = time.monotonic() + HANG_S
-    while not (value := condition()):
-        if time.monotonic() > deadline_s:
-            raise AssertionError(f"not within {HANG_S:g} s: {what or condition}")
+    for _ in range(MAX_LOOKS):
+        value = condition()
+        if value:
+            return value
         time.sleep(POLL_S)  # between two looks at another process
-    return value
+    raise AssertionError(f"this did not come true: {what or condition}")
 
 
 @dataclass
