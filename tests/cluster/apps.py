@@ -36,13 +36,17 @@ def report(*words: str) -> None:
         file.write(line + "\n")
 
 
+def is_open(gate: str) -> bool:
+    return Path(os.environ[FOLDER_VARIABLE], f"gate-{gate}").exists()
+
+
 async def pass_gate(name: str, waiter: str) -> None:
     """Wait until a gate is open, and report both ends of the wait."""
     if name.endswith("@"):
         name += os.environ[NODE_VARIABLE]
     report("waits", name, waiter)
-    while not Path(os.environ[FOLDER_VARIABLE], f"gate-{name}").exists():  # noqa: ASYNC110  another process
-        await asyncio.sleep(GATE_POLL_S)
+    while not is_open(name):  # noqa: ASYNC110  another process opens it
+        await asyncio.sleep(GATE_POLL_S)  # between two looks at the folder
     report("passes", name, waiter)
 
 

@@ -25,7 +25,7 @@ async def confirm_nothing(leases: LogLeases, lease: Lease) -> None:
 
 
 def drop_confirmation() -> None:
-    LogLeases.confirm = confirm_nothing  # type: ignore[method-assign]
+    LogLeases.confirm = confirm_nothing  # type: ignore[method-assign,assignment]
 
 
 def drop_fence() -> None:
@@ -36,7 +36,7 @@ def drop_fence() -> None:
         make_writer(writer, *args)
         writer._fence = None  # type: ignore[assignment]
 
-    SessionWriter.__init__ = make_writer_without_fence  # type: ignore[method-assign]
+    SessionWriter.__init__ = make_writer_without_fence  # type: ignore[method-assign,assignment]
 
 
 CONTROLS: Mapping[str, Callable[[], None]] = {

@@ -32,16 +32,17 @@ LEASE_S = 3.0
 SILENCE_S = 2.0  # of the engine, after which a web node sends its readers away
 APP = "tests.cluster.apps:app"
 POLL_S = 0.02
+MAX_LOOKS = int(HANG_S / POLL_S)
 
 
 def wait_until(condition: Callable[[], object], what: str = "") -> Any:
     """Return the first true value of a condition."""
-    deadline_s = time.monotonic() + HANG_S
-    while not (value := condition()):
-        if time.monotonic() > deadline_s:
-            raise AssertionError(f"not within {HANG_S:g} s: {what or condition}")
+    for _ in range(MAX_LOOKS):
+        value = condition()
+        if value:
+            return value
         time.sleep(POLL_S)  # between two looks at another process
-    return value
+    raise AssertionError(f"this did not come true: {what or condition}")
 
 
 @dataclass
@@ -86,10 +87,13 @@ class Node(Server):
 
 
 class Follower:
-    """A reader in a thread of its own. When its stream ends it resumes at the next node that accepts it."""
+    """A reader in a thread of its own. When its stream ends it resumes at the next node that accepts it.
 
-    def __init__(self, nodes: Sequence[Node], session_id: str) -> None:
-        self.nodes = list(nodes)
+    The test may change the list of nodes meanwhile.
+    """
+
+    def __init__(self, nodes: list[Node], session_id: str) -> None:
+        self.nodes = nodes
         self._reader = Reader(self.nodes[0], session_id)
         self._changed = threading.Condition()
         self._is_stopped = False
@@ -100,7 +104,8 @@ class Follower:
     def _run(self) -> None:
         number = 0
         while not self._is_stopped:
-            node = self.nodes[number % len(self.nodes)]
+            nodes = list(self.nodes)
+            node = nodes[number % len(nodes)]
             self._reader.server = node
             self._reader.status = 0
             with suppress(OSError):

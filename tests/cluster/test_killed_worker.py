@@ -51,8 +51,8 @@ def test_tools_of_a_killed_worker_run_again_if_they_only_read_or_have_a_key(
     follower = Follower([web], session)
     web.send(session, "call look go; call scribble go; call pay go; call helper | say Done")
     for tool in ("look", "scribble", "pay"):
-        name = cluster.wait_for_effect("starts", tool, session)
-    cluster.wait_for_effect("waits", "helper")
+        cluster.wait_for_effect("starts", tool, session)
+    name = cluster.wait_for_effect("waits", "helper")
     cluster.nodes[name].kill()
 
     cluster.wait_for_effect("starts", "look", session, count=2)

@@ -7,7 +7,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
@@ -46,16 +46,45 @@ def fetch(url: str, form: dict[str, str] | None = None, **headers: str) -> Answe
     return Answer(status, (found.get("set-cookie") or "").partition(";")[0], body)
 
 
-def at_once(*works: Callable[[], T]) -> list[T]:
-    """Call functions in threads of their own that begin at the same moment."""
-    barrier = threading.Barrier(len(works))
+def at_once(work: Callable[..., T], nodes: Sequence[Node], *args: Any) -> list[T]:
+    """Call a function for each node in a thread of its own; all begin at the same moment."""
+    barrier = threading.Barrier(len(nodes))
 
-    def run(work: Callable[[], T]) -> T:
+    def run(node: Node) -> T:
         barrier.wait()
-        return work()
+        return work(node, *args)
 
-    with ThreadPoolExecutor(len(works)) as threads:
-        return list(threads.map(run, works))
+    with ThreadPoolExecutor(len(nodes)) as threads:
+        return list(threads.map(run, nodes))
+
+
+def open_link(node: Node, code: str) -> Answer:
+    return fetch(f"{node.url}/sign-in?code={code}")
+
+
+def join(node: Node, code: str) -> Answer:
+    return fetch(f"{node.url}/sign-in", {"code": code, "name": f"A guest at {node.name}"})
+
+
+def send(node: Node, session: str, key: str) -> tuple[int, Any]:
+    return node.post("/api/send", {"session": session, "message": f"say {key}"}, {"idempotency-key": key})
+
+
+def send_to_default(node: Node) -> tuple[int, Any]:
+    return node.post("/api/send", {"message": "say Hello"})
+
+
+def start_run(node: Node) -> tuple[int, Any]:
+    run = {
+        "threadId": "thread-1",
+        "runId": "run-1",
+        "messages": [{"id": "m1", "role": "user", "content": "say Hello"}],
+        "tools": [],
+        "context": [],
+        "state": {},
+        "forwardedProps": {},
+    }
+    return node.post("/ag-ui/cluster", run)
 
 
 @pytest.fixture
@@ -75,9 +104,7 @@ def test_a_sign_in_link_used_on_two_nodes_at_once_signs_in_once(
 ) -> None:
     a, b = nodes
     code = a.link.partition("code=")[2]
-    answers = at_once(
-        *(lambda node=node: fetch(f"{node.url}/sign-in?code={code}") for node in (a, b, a, b)),  # type: ignore[misc]
-    )
+    answers = at_once(open_link, (a, b, a, b), code)
     assert sorted(answer.status for answer in answers).count(303) == 1
     assert len([answer for answer in answers if answer.cookie]) == 1
     [cookie] = [answer.cookie for answer in answers if answer.cookie]
@@ -89,20 +116,13 @@ def test_a_sign_in_link_used_on_two_nodes_at_once_signs_in_once(
 def test_a_join_link_used_on_two_nodes_at_once_lets_one_person_in(
     cluster: Cluster, nodes: tuple[Node, Node]
 ) -> None:
-    a, b = nodes
+    a, _ = nodes
     session = a.session()
-    for number in range(ROUNDS):
+    for _ in range(ROUNDS):
         status, link = a.post("/api/links", {"session": session, "roles": ["guest"]})
         assert status == 201, link
         code = link["path"].partition("code=")[2]
-        answers = at_once(
-            *(
-                lambda node=node: fetch(  # type: ignore[misc]
-                    f"{node.url}/sign-in", {"code": code, "name": f"{node.name} {number}"}
-                )
-                for node in (a, b)
-            ),
-        )
+        answers = at_once(join, nodes, code)
         assert [answer.status for answer in answers].count(303) == 1, answers
         assert len([answer for answer in answers if answer.cookie]) == 1
     joined = [event for event in cluster.events(session) if event.type == "session.member"]
@@ -114,17 +134,13 @@ def test_the_same_idempotency_key_on_two_nodes_at_once_gives_one_event_and_one_a
 ) -> None:
     session = nodes[0].session()
 
-    def send(node: Node, key: str) -> tuple[int, Any]:
-        body = {"session": session, "message": f"say {key}"}
-        return node.post("/api/send", body, {"idempotency-key": key})
-
     for number in range(ROUNDS):
         key = f"key-{number}"
-        answers = at_once(*(lambda node=node: send(node, key) for node in nodes))  # type: ignore[misc]
+        answers = at_once(send, nodes, session, key)
         assert [status for status, _ in answers] == [202, 202], answers
         assert answers[0] == answers[1]
         assert answers[0][1]["turn"]
-        assert send(nodes[1], key) == answers[0]
+        assert send(nodes[1], session, key) == answers[0]
     messages = [event for event in cluster.events(session) if event.type == "ui.message"]
     assert len(messages) == ROUNDS
 
@@ -134,9 +150,7 @@ def test_default_sessions_requested_on_two_nodes_at_once_exist_once(
 ) -> None:
     for node in nodes:
         node.token = BOB_TOKEN
-    answers = at_once(
-        *(lambda node=node: node.post("/api/send", {"message": "say Hello"}) for node in (*nodes, *nodes))  # type: ignore[misc]
-    )
+    answers = at_once(send_to_default, (*nodes, *nodes))
     assert [status for status, _ in answers] == [202] * 4, answers
     [session] = {answer["session"] for _, answer in answers}
     events = Counter(event.type for event in cluster.events(session))
@@ -148,16 +162,7 @@ def test_a_thread_requested_on_two_nodes_at_once_is_one_session(
     cluster: Cluster, nodes: tuple[Node, Node]
 ) -> None:
     cluster.start("worker", "w")
-    run = {
-        "threadId": "thread-1",
-        "runId": "run-1",
-        "messages": [{"id": "m1", "role": "user", "content": "say Hello"}],
-        "tools": [],
-        "context": [],
-        "state": {},
-        "forwardedProps": {},
-    }
-    answers = at_once(*(lambda node=node: node.post("/ag-ui/cluster", run) for node in nodes))  # type: ignore[misc]
+    answers = at_once(start_run, nodes)
     assert [status for status, _ in answers] == [200, 200], answers
     assert all(b"RUN_FINISHED" in body for _, body in answers)
     [session] = nodes[0].states()

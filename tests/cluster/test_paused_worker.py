@@ -59,7 +59,7 @@ def test_without_the_fence_a_paused_worker_goes_on_to_write(cluster: Cluster) ->
 
 @pytest.mark.parametrize("control", ["", "without confirmation"])
 def test_a_paused_worker_starts_no_tool_of_the_turn_that_it_lost(cluster: Cluster, control: str) -> None:
-    """Worker v reads the calls of w when it goes on. In the control it does not confirm that it is the owner."""
+    """Worker v reads the calls of w when it goes on. In the control it does not confirm its lease."""
     _, paused, follower, session = pause_until_replaced(cluster, control)
     cluster.open_gate("go@w")
     cluster.wait_for_effect("waits", "tool@w")

@@ -487,13 +487,27 @@ class Sessions:
             folds = await self._synced_folds(membership.record)
             result = await self._previous_chat(membership, chat, await build_events(folds), ids)
             if result is None:
-                events, appended = await self._append(membership, build_events)
-                result = SendResult(appended.seqs[0], events[-1].id, events[-1].scope.trace_id or "")
-                if not all(appended.new):
-                    # another server has appended the chat since: its turn is the one that runs
-                    result = await self._previous_chat(membership, chat, events, ids) or result
+                result = await self._append_chat(membership, chat, build_events, ids)
         await self._wait_until_settled(membership, result.turn)
         return result
+
+    async def _append_chat(
+        self, membership: Membership, chat: Chat, build_events: BuildEvents, ids: Sequence[str]
+    ) -> SendResult:
+        async def find_previous() -> SendResult | None:
+            folds = await self._synced_folds(membership.record)
+            return await self._previous_chat(membership, chat, await build_events(folds), ids)
+
+        try:
+            events, appended = await self._append(membership, build_events)
+        except Conflict:
+            previous = await find_previous()
+            if previous is None:
+                raise
+            return previous
+        # another server may have appended the chat since: its turn is the one that runs
+        previous = None if all(appended.new) else await find_previous()
+        return previous or SendResult(appended.seqs[0], events[-1].id, events[-1].scope.trace_id or "")
 
     async def _wait_until_settled(self, membership: Membership, turn: str) -> None:
         runner = self.runners.find(membership.session_id)

@@ -165,6 +165,10 @@ class Leases(Protocol):
         """
         ...
 
+    async def is_held(self, lease: Lease) -> bool:
+        """Read whether an owner has a session under the fence of this lease."""
+        ...
+
     async def save_seen(self, owner: str, seen: Mapping[str, int]) -> None:
         """Store the last processed seq of sessions; those that the owner does not own are ignored."""
         ...

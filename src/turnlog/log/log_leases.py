@@ -107,9 +107,15 @@ class LogLeases:
             renewals = self._renewals_of(lease.owner)
             await self.renew(lease.owner, is_draining=renewals.is_draining)
             fences = renewals.fences
-            if not await self._run_read(self._store.holds_lease, lease.session_id, lease.owner, lease.fence):
+            if not await self.is_held(lease):
                 raise Fenced(f"another process owns {lease.session_id} now")
             fences[lease.session_id] = lease.fence  # without effect if a renewal was late meanwhile
+
+    async def is_held(self, lease: Lease) -> bool:
+        is_held: bool = await self._run_read(
+            self._store.holds_lease, lease.session_id, lease.owner, lease.fence
+        )
+        return is_held
 
     def _is_certain(self, lease: Lease) -> bool:
         if self._store.lease_s is None:

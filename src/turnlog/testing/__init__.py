@@ -133,6 +133,9 @@ CONTRACTS = number_contracts(
         private_blobs.drop_private_blobs_by_name,
         appending.repeated_key,
         side_data.erase_removes_all_events,
+        leasing.states_are_saved_by_their_owner,
+        leasing.owner_confirms_its_lease,
+        leasing.draining_owner_keeps_its_sessions,
     ],
 )
 
@@ -174,5 +177,6 @@ SHARED_CONTRACTS = number_contracts(
         shared.stopped_caller_blocks_no_writer,
         shared.wanted_is_claimed_once,
         shared.reading_changes_nothing,
+        shared.lost_lease_is_not_held,
     ],
 )

@@ -188,6 +188,55 @@ async def seen_is_saved_by_its_owner(make_store: StoreFactory) -> None:
         assert not await leases.release(lease, seen=8)
 
 
+async def states_are_saved_by_their_owner(make_store: StoreFactory) -> None:
+    """An owner saves what it says of its sessions, all at once; those of others do not change."""
+    async with open_harness(make_store) as harness:
+        leases = harness.log.leases
+        other = await harness.log.create("contract")
+        lease = await claim(harness, "one")
+        await claim(harness, "two", other)
+        await leases.save_states("one", {harness.session: "busy", other: "busy", "sess_unknown": "busy"})
+        assert await leases.states([harness.session, other]) == {harness.session: "busy", other: ""}
+        await leases.save_states("one", {})
+        await leases.save_states("one", {harness.session: ""})
+        assert await leases.states([harness.session]) == {harness.session: ""}
+        await leases.save_states("one", {harness.session: "waiting"})
+        assert await leases.release(lease, seen=-1, state="resting")
+        await leases.save_states("one", {harness.session: "busy"})  # it is not the owner any more
+        assert await leases.states([harness.session]) == {harness.session: "resting"}
+
+
+async def owner_confirms_its_lease(make_store: StoreFactory) -> None:
+    """A lease is held by the owner that claimed it last, under the fence of that claim."""
+    async with open_harness(make_store) as harness:
+        leases = harness.log.leases
+        first = await claim(harness, "one")
+        await leases.confirm(first)
+        assert await leases.is_held(first)
+        second = await claim(harness, "one")
+        await leases.confirm(second)
+        assert [await leases.is_held(lease) for lease in (first, second)] == [False, True]
+        assert not await leases.is_held(second._replace(owner="two"))
+        assert not await leases.is_held(second._replace(session_id="sess_unknown"))
+        await leases.release(second, seen=-1)
+        assert not await leases.is_held(second)
+
+
+async def draining_owner_keeps_its_sessions(make_store: StoreFactory) -> None:
+    """An owner that drains is alive: its sessions are its own until it releases them."""
+    async with open_harness(make_store) as harness:
+        leases = harness.log.leases
+        lease = await claim(harness, "one")
+        await harness.append(durable_event("a"), wants_work=True)
+        await leases.renew("one", is_draining=True)
+        assert await leases.owner_of(harness.session) == "one"
+        assert await leases.claim_wanted("two") == []
+        await leases.confirm(lease)
+        assert await leases.release(lease, seen=-1)
+        [taken] = await leases.claim_wanted("two")
+        assert (taken.session_id, taken.attempts) == (harness.session, 0)
+
+
 async def leases_survive_reopen(make_store: StoreFactory) -> None:
     """Leases outlive the process: its owners are dead, what was seen, wanted and due stays."""
     async with open_harness(make_store) as harness:

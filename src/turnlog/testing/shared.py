@@ -13,7 +13,7 @@ from msgspec import structs
 
 from turnlog.errors import Conflict, Fenced, StoreError
 from turnlog.log import Damage, Lease, Log, Row, Store
-from turnlog.log.jobs import Job, JobOutcome, QuarantineDamage
+from turnlog.log.jobs import EndOwner, Job, JobOutcome, QuarantineDamage
 from turnlog.testing.factories import block_delta_event, durable_event, durable_events
 from turnlog.testing.harness import (
     LogHarness,
@@ -285,6 +285,20 @@ async def owners_survive_an_outage(make_store: StoreFactory) -> None:
         assert await two.log.leases.claim_wanted("two", limit=5) == []
         assert await two.log.leases.claim(two.session, "two") is None
         assert await one.append(durable_event("a"), fence=lease.fence) == [0]
+
+
+async def lost_lease_is_not_held(make_store: StoreFactory) -> None:
+    """A lease that another owner has claimed is not held any more, also if its owner renews again."""
+    async with open_logs(make_store) as (one, two):
+        lost = await claim(one, "one")
+        assert await one.log.leases.is_held(lost)
+        await one.log.run_job(EndOwner("one"))
+        [lease] = await two.log.leases.claim_wanted("two")
+        await one.log.leases.renew("one")
+        assert not await one.log.leases.is_held(lost)
+        assert await two.log.leases.is_held(lease)
+        await one.log.leases.save_states("one", {one.session: "busy"})
+        assert await two.log.leases.states([one.session]) == {one.session: ""}
 
 
 async def lease_data_reaches_other_logs(make_store: StoreFactory) -> None:

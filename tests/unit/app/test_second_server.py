@@ -1,7 +1,7 @@
 """Two servers on one store: one owns the session, the other reads it, and posts what members answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,8 +12,11 @@ from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
 from turnlog.agents.runtime.runner_pool import RunnerPool
 from turnlog.app import Membership, Sessions
+from turnlog.app.messages import Chat
+from turnlog.app.sessions import decode_state, visible_state
 from turnlog.errors import Conflict
-from turnlog.log import Log, MemoryStore
+from turnlog.events import UiMessage
+from turnlog.log import Log, MemoryStore, Row
 from turnlog.state.history import Message
 
 
@@ -159,3 +162,66 @@ def test_message_at_the_second_server_opens_a_turn_of_the_first() -> None:
             assert len(servers.reader.sessions.runners) == 0
 
     play(send)
+
+
+def miss_first_lookup(log: Log) -> None:
+    """Let the next lookup of events find nothing: another server appends them a moment later."""
+    find_events = log.find_events
+
+    async def find_nothing(session_id: str, ids: Sequence[str]) -> dict[str, Row]:
+        log.find_events = find_events  # type: ignore[method-assign]
+        return {}
+
+    log.find_events = find_nothing  # type: ignore[method-assign,assignment]
+
+
+def test_message_that_both_servers_get_at_once_has_one_turn_and_one_answer() -> None:
+    async def send() -> None:
+        async with two_servers() as servers:
+            seat = await servers.owner.sessions.create(ADA)
+            other_seat = await servers.reader.sessions.get_membership(ADA, seat.session_id)
+            message = UiMessage(text="Go")
+            first = await servers.owner.sessions.send(seat, message, "evt_key-1")
+            miss_first_lookup(servers.reader.log)
+            assert await servers.reader.sessions.send(other_seat, message, "evt_key-1") == first
+            assert len(await servers.owner.told(seat, "ui.message")) == 1
+
+    play(send)
+
+
+def test_chat_that_both_servers_get_at_once_has_one_turn() -> None:
+    async def chat() -> None:
+        async with two_servers() as servers:
+            seat = await servers.owner.sessions.create(ADA)
+            other_seat = await servers.reader.sessions.get_membership(ADA, seat.session_id)
+            servers.gate.set()
+            talk = Chat(None, message=UiMessage(text="Go"), key="evt_key-1")
+            first = await servers.owner.sessions.chat(seat, talk)
+            miss_first_lookup(servers.reader.log)
+            assert await servers.reader.sessions.chat(other_seat, talk) == first
+            assert len(await servers.owner.told(seat, "ui.message")) == 1
+
+    play(chat)
+
+
+def test_state_of_a_session_as_its_owner_describes_it_for_other_servers() -> None:
+    async def describe() -> None:
+        async with two_servers() as servers:
+            seat, _ = await servers.start_turn()
+            runner = servers.owner.sessions.runners.find(seat.session_id)
+            assert runner is not None
+            assert runner.state == '{"running":[""]}'
+            assert visible_state(decode_state(runner.state), seat) == "running"
+            servers.gate.set()
+            request = await servers.owner.until(seat, "approval.request")
+            await runner.wait_for_head()
+            assert runner.state == '{"waiting":[""]}'
+            assert visible_state(decode_state(runner.state), seat) == "waiting"
+            decision = {"call_id": request["call_id"], "args_hash": request["args_hash"], "decision": "deny"}
+            await servers.owner.post(seat, "approval.decision", decision)
+            await servers.owner.until(seat, "agent.end")
+            await runner.wait_for_head()
+            assert runner.state == ""
+            assert visible_state(decode_state(runner.state), seat) == "idle"
+
+    play(describe)
