@@ -335,7 +335,7 @@ def compare_and_set(connection: Connection, changes: Sequence[SessionPlan]) -> t
         if rows:
             values += encode_columns(rows, arrays)
     statement = group_statement(*[bool(rows) for rows, _ in parts])
-    moved = connection.execute(statement, values, binary=True, prepare=True).fetchall()
+    moved = connection.execute(statement, values, binary=True).fetchall()
     return {number for number, _ in moved}, any(is_free for _, is_free in moved)
 
 
