@@ -15,12 +15,13 @@ from tests.support.tables import for_each_row
 from turnlog import events, team
 from turnlog.errors import InvalidEvent
 from turnlog.events import CORE, Catalog, Envelope, EventType, Origin
+from turnlog.events.server import SERVER
 from turnlog.team.events import TEAM
 from turnlog.wire.durable_streams.events import STREAM
 from turnlog_examples.broker.events import BROKER
 
-KINDS = [*CORE, *TEAM, *STREAM, *BROKER]
-EVERYTHING = Catalog(CORE, TEAM, STREAM, BROKER)
+KINDS = [*CORE, *TEAM, *STREAM, *SERVER, *BROKER]
+EVERYTHING = Catalog(CORE, TEAM, STREAM, SERVER, BROKER)
 FREE_FORM = {"args", "result", "values", "rows", "form", "details", "tree", "suggestions", "data", "extra"}
 FREE_FORM.add("parameters")  # the schema of a client's tool
 FREE_FORM.add("messages")  # what a client appends to its stream

@@ -6,13 +6,14 @@ the server or the command line, takes them from here and hands them on. An optio
 """
 
 from turnlog.events import CORE, Catalog
+from turnlog.events.server import SERVER
 from turnlog.team.events import TEAM
 from turnlog.team.office import EARLIER_TYPES, Office, encode_heartbeat
 from turnlog.wire.dialects.framing import Framing
 from turnlog.wire.dialects.registry import CORE_DIALECTS, DialectDefinition, DialectRegistry
 from turnlog.wire.durable_streams.events import STREAM
 
-VOCABULARIES = (CORE, TEAM, STREAM)
+VOCABULARIES = (CORE, TEAM, STREAM, SERVER)
 FULL_CATALOG = Catalog(*VOCABULARIES)
 OFFICE = DialectDefinition(
     Office, Framing(encode_heartbeat=encode_heartbeat), EARLIER_TYPES, has_dense_ids=True

@@ -312,6 +312,7 @@ def edited(there: Visit) -> None:
 
 def deleting(there: Visit, decision: str, said: str) -> None:
     """Delete the first row, save, and decide."""
+    there.rest()  # the agent shows the table again after its sentence
     table = chat(there.page).locator("[data-table=weight_entries][data-state=open]").last
     expect(table.get_by_label("Weight (lbs), row 2")).to_be_editable(timeout=LIMIT_MS)
     table.get_by_label("Delete row 2").click()

@@ -72,7 +72,8 @@ async def serve(order: Order) -> None:
         runner = await room.runner()
         while True:
             seq = runner.tree.last_seq  # before the look: the end may be folded while the log is read
-            if (await room.events("agent.end"))[len(before) :] or runner.tree.agents_asking_page():
+            ends = [end for end in await room.events("agent.end") if not end.depth]
+            if len(ends) > len(before) or runner.tree.agents_asking_page():
                 break
             await runner.wait_for_seq(seq + 1)
     await log.close()

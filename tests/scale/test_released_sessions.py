@@ -19,6 +19,7 @@ from tests.unit.app.desk import ADA, Desk
 from tests.unit.log.delegates import until
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
+from turnlog.agents.runtime.runner_pool import RunnerPool
 from turnlog.app import Sessions
 from turnlog.app.session_creation import make_session
 from turnlog.events import AgentEnd, AgentStart, AssistantMessage, Event, EventDraft, Scope, UiMessage
@@ -139,7 +140,9 @@ async def pass_quiet_time(sessions: Sessions) -> None:
         move_on(QUIET_S + 1)
         for _ in range(3):
             await asyncio.sleep(0)
-    await until(lambda: not sessions.runners._releases)
+    runners = sessions.runners
+    assert isinstance(runners, RunnerPool)
+    await until(lambda: not runners._releases)
 
 
 class Visit(NamedTuple):

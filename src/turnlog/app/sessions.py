@@ -11,13 +11,15 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from operator import eq
+from typing import Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from turnlog.agents.runtime.approvals import has_any_role
 from turnlog.agents.runtime.executor import DescribeError, HungTools, mask_tool_error
+from turnlog.agents.runtime.no_runners import NoRunners
 from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_unchanged
 from turnlog.agents.runtime.runner_pool import QUIET_S, RunnerPool
 from turnlog.agents.runtime.session_folds import SessionFolds
@@ -81,6 +83,8 @@ PAGE_SESSIONS = 100  # default size of a page of a list
 
 CHAT_CHECK_INTERVAL_S = 1.0  # of silence, after which a chat checks that its session's runner still works
 
+Role = Literal["web", "worker", "both"]  # of a process that shares its log with others
+
 BuildEvents = Callable[[SessionFolds], Awaitable[list[Event]]]
 
 
@@ -104,10 +108,18 @@ class MemberPlan(AppendPlan):
     own_start: int = field(kw_only=True)
 
 
+class ChannelStates(msgspec.Struct, omit_defaults=True):
+    """The channels of a session in which a turn runs, and in which agents wait; "" is no channel."""
+
+    running: list[str] = []
+    waiting: list[str] = []
+
+
 class Sessions:
     """The sessions of this process' applications.
 
-    `quiet_s`: a session that no request uses and in which nothing runs is released after this time.
+    `quiet_s`: a session that no request uses and in which nothing runs is released after this time. A process
+    of the role `web` runs no sessions: workers that share its log do.
     """
 
     def __init__(
@@ -118,17 +130,20 @@ class Sessions:
         observer: EventObserver = NoObserver(),  # noqa: B008
         describe: DescribeError = mask_tool_error,
         quiet_s: float = QUIET_S,
+        role: Role = "both",
     ) -> None:
         self.log = log
         self.apps = index_apps(apps)
         hung_tools = HungTools()
         self._runner_options = {
             app.name: RunnerOptions(
-                pid, app.turn_limit_s, app.on_crash, observer, describe, hung_tools, describe_waiting
+                pid, app.turn_limit_s, app.on_crash, observer, describe, hung_tools, describe_state
             )
             for app in self.apps.values()
         }
-        self.runners = RunnerPool(log, self._make_runner, self.apps.keys(), quiet_s)
+        self.runners: RunnerPool | NoRunners = NoRunners()
+        if role != "web":
+            self.runners = RunnerPool(log, self._make_runner, self.apps.keys(), quiet_s)
         self.watches = WatchPool(log, self._make_watch_folds, quiet_s)
         self.read_models = ReadModelStore(log, self.apps)
         self.member_changes = MemberChanges(log, self.apps)
@@ -144,6 +159,10 @@ class Sessions:
         await self.runners.claim_unowned()
         self.runners.start()
         await warn_of_misfits(self.log, self.apps)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Hand all sessions over to other processes, each between two steps of its turns."""
+        await self.runners.drain(timeout_s)
 
     async def close(self) -> None:
         """End all work. Calls that wait for an answer stay open, and turns that run are left to the next."""
@@ -278,8 +297,7 @@ class Sessions:
             return "closed"
         runner = self.runners.find(membership.session_id)
         if runner is None:
-            channels = decode_waiting(lease_state)
-            return "waiting" if any(map(membership.may_see, channels)) else "idle"
+            return visible_state(decode_state(lease_state), membership)
         tree = restrict_to_channels(runner.tree, membership.may_see)
         if tree.open:
             return "waiting" if tree.is_all_waiting else "running"
@@ -313,9 +331,7 @@ class Sessions:
                 try:
                     return await self.create(principal, served_app.name, session_id=session_id)
                 except Conflict:
-                    # Another server on this store has created the shared session for another principal.
-                    if not served_app.shared_session:
-                        raise
+                    continue  # another server on this store has created it in the meantime
 
     # aliases
 
@@ -332,7 +348,10 @@ class Sessions:
         """Create the session under a principal's alias; two requests at once create one session."""
         served_app = self.get_app(app)
         session_id = alias_session_id(principal, served_app, alias)
-        return await self.create(principal, served_app.name, session_id=session_id)
+        try:
+            return await self.create(principal, served_app.name, session_id=session_id)
+        except Conflict:  # another server on this store was faster
+            return await self.get_membership(principal, session_id)
 
     # commands
 
@@ -578,18 +597,31 @@ class Sessions:
         return [document for document in documents if is_document_visible(channels, document.body)]
 
 
-def describe_waiting(runner: SessionRunner) -> str:
-    """Return the channels in which a session waits for an answer, as JSON; "" is no channel."""
-    channels = {agent.scope.channel for agent in runner.tree.open.values()}
-    channels |= runner.folds.views.channels_with_questions
-    names = sorted(channel or "" for channel in channels)
-    return msgspec.json.encode(names).decode() if names else ""
+def describe_state(runner: SessionRunner) -> str:
+    """Return the `ChannelStates` of a session as JSON, for the lists of other processes; "" if it rests."""
+    tree = runner.tree
+    questions = runner.folds.views.channels_with_questions
+    channels = {agent.scope.channel for agent in tree.open.values()}
+    channels |= {turn.scope.channel for turn in tree.queued_turns.values()}
+    states = ChannelStates()
+    for channel in sorted(channels | questions, key=lambda name: name or ""):
+        part = restrict_to_channels(tree, partial(eq, channel))
+        is_running = bool(part.queued_turns) or not part.is_all_waiting
+        (states.running if is_running else states.waiting).append(channel or "")
+    if not states.running and not states.waiting:
+        return ""
+    return msgspec.json.encode(states).decode()
 
 
-def decode_waiting(state: str) -> list[str | None]:
-    """Return the channels that `describe_waiting` wrote; None is no channel."""
-    names = msgspec.json.decode(state, type=list[str]) if state else []
-    return [name or None for name in names]
+def decode_state(state: str) -> ChannelStates:
+    return msgspec.json.decode(state, type=ChannelStates) if state else ChannelStates()
+
+
+def visible_state(states: ChannelStates, membership: Membership) -> str:
+    """Return running, waiting or idle, by the channels that a member sees."""
+    if any(membership.may_see(name or None) for name in states.running):
+        return "running"
+    return "waiting" if any(membership.may_see(name or None) for name in states.waiting) else "idle"
 
 
 def index_apps(apps: Iterable[App]) -> dict[str, App]:

@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,12 +28,14 @@ from turnlog.errors import CallerError, TurnlogError
 
 if TYPE_CHECKING:
     from turnlog.app import Principal
+    from turnlog.app.sessions import Role
     from turnlog.server.auth.credentials import BuiltinAuth, TokenVerifier
 
 PORT_RANGE = click.IntRange(0, 65535)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 TOKEN_VARIABLE = "TURNLOG_TOKEN"
 SCREEN_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+DRAIN_S = 25.0  # within the 30 s that Kubernetes waits
 PORT_IN_USE_HINT = "; choose another port with --port, or a free one with --port 0"
 
 
@@ -103,6 +106,26 @@ class TokenFiles(NamedTuple):
     callback=lambda context, option, value: check_protocol_names(value),
     help="A protocol of another project that is not served. Can be repeated.",
 )
+@click.option(
+    "--role",
+    type=click.Choice(["web", "worker", "both"]),
+    default="both",
+    show_default=True,
+    help="For a log that several processes share: web serves clients, worker runs sessions.",
+)
+@click.option(
+    "--key-file",
+    type=click.Path(path_type=Path),
+    help="A file with a secret of at least 32 characters that signs cookies and links. Servers that share a "
+    "log need the same one; the environment variable TURNLOG_KEY is another way.",
+)
+@click.option(
+    "--drain",
+    "drain_s",
+    type=click.FloatRange(min=0),
+    help="Seconds after a stop signal in which other servers take over the sessions and streams. "
+    "[default: 25 for a log that several processes share, else 0]",
+)
 def serve_command(  # noqa: PLR0913  the options of the command
     apps: tuple[str, ...],
     log_url: str,
@@ -117,6 +140,9 @@ def serve_command(  # noqa: PLR0913  the options of the command
     dialect: str | None,
     heartbeat_s: float,
     without_protocol: tuple[str, ...],
+    role: "Role",
+    key_file: Path | None,
+    drain_s: float | None,
 ) -> None:
     """Serve one or more applications. `turnlog serve app:app` serves `app` from the file app.py.
 
@@ -129,7 +155,12 @@ def serve_command(  # noqa: PLR0913  the options of the command
     The file of --jwt (TOML or JSON) needs key_file or jwks_url, algorithms, audience and issuer. Optional
     fields are name (a prefix for the names of its principals), roles_claim, and roles (a map from the roles
     of the provider to operator, executor or source).
+
+    With --log postgresql://... any number of servers share a log, on any number of machines.
     """
+    if role != "both" and is_local_log_url(log_url):
+        problem = f"a {role} needs a log that several processes share: --log postgresql://..."
+        raise click.BadParameter(problem, param_hint="--role")
     if host not in LOOPBACK and not (tokens or jwt or os.environ.get(TOKEN_VARIABLE)):
         advice = f"configure access with --tokens, --jwt or {TOKEN_VARIABLE}"
         raise click.BadParameter(f"other machines can reach this address; {advice}", param_hint="--host")
@@ -152,6 +183,9 @@ def serve_command(  # noqa: PLR0913  the options of the command
         dialect=dialect,
         heartbeat_s=heartbeat_s,
         without_protocols=without_protocol,
+        role=role,
+        key_file=key_file,
+        drain_s=drain_s,
     )
 
 
@@ -191,6 +225,9 @@ def run_server(  # noqa: PLR0913  the options of the command
     dialect: str | None = None,
     heartbeat_s: float = 15.0,
     without_protocols: Sequence[str] = (),
+    role: "Role" = "both",
+    key_file: Path | None = None,
+    drain_s: float | None = None,
 ) -> None:
     from turnlog.agents.runtime.executor import explain_tool_error, mask_tool_error
     from turnlog.cli.terminal_log import make_terminal_formatter
@@ -200,7 +237,6 @@ def run_server(  # noqa: PLR0913  the options of the command
     from turnlog.server.auth.keys import (
         RunningServer,
         delete_server_file,
-        load_or_create_key,
         log_sibling_path,
         write_server_file,
     )
@@ -217,8 +253,10 @@ def run_server(  # noqa: PLR0913  the options of the command
     verify_token = make_token_verifier(tokens.jwt_config)
     with open_listener(host, port) as (listener, address), ExitStack() as exit_stack:
         revoked = RevokedCookies(log_sibling_path(log_url, ".revoked"), time.time())
-        key = load_or_create_key(log_url)
-        auth = BuiltinAuth(key, token_principals, verify_token, revoked_cookies=revoked)
+        key = load_key(log_url, key_file)
+        # a sign-in link of one server works at all servers of a shared log
+        start_id = "" if is_local_log_url(log_url) else sha256(b"start:" + key).hexdigest()
+        auth = BuiltinAuth(key, token_principals, verify_token, start_id, revoked_cookies=revoked)
         host_names = (*host_check.LOOPBACK, *host_header_names(host), *hosts)
         describe = explain_tool_error if debug else mask_tool_error
         protocols = [make() for name, make in PROTOCOLS.items() if name not in without_protocols]
@@ -232,11 +270,16 @@ def run_server(  # noqa: PLR0913  the options of the command
             dialect=dialect,
             protocols=protocols,
             origins=origins,
+            role=role,
         )
 
         def on_started() -> None:
             write_server_file(log_url, RunningServer(address, auth.start_id if host in LOOPBACK else ""))
             exit_stack.callback(delete_server_file, log_url)
+            if role == "worker":
+                click.echo(f"This worker runs sessions. Its health: {address}healthz  (stop with Ctrl+C)")
+                sys.stdout.flush()
+                return
             print_address(address)
             if host in LOOPBACK:
                 print_sign_in_links(address, auth)
@@ -251,7 +294,25 @@ def run_server(  # noqa: PLR0913  the options of the command
         token_file = None
         if path:
             token_file = TokenFile(path, lambda: load_tokens(path) or {}, application.state.set_tokens)
-        run(application, listener, on_started, token_file)
+        if drain_s is None:
+            drain_s = 0.0 if is_local_log_url(log_url) else DRAIN_S
+        run(application, listener, on_started, token_file, drain_s)
+
+
+def is_local_log_url(log_url: str) -> bool:
+    from turnlog.server.auth.keys import is_local_log
+
+    return is_local_log(log_url)
+
+
+def load_key(log_url: str, key_file: Path | None) -> bytes:
+    """Return the signing key: of a file, of the environment, or the one beside a local log."""
+    from turnlog.server.auth.keys import KEY_VARIABLE, derive_key, load_or_create_key, read_key_file
+
+    if key_file is not None:
+        return read_key_file(key_file)
+    secret = os.environ.get(KEY_VARIABLE)
+    return derive_key(secret.encode(), KEY_VARIABLE) if secret else load_or_create_key(log_url)
 
 
 @contextmanager

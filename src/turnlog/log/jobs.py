@@ -275,6 +275,14 @@ class SaveSeen(NamedTuple):
     session_id: str = ""
 
 
+class SaveStates(NamedTuple):
+    """Store what an owner says of sessions that it owns (`LeaseRow.state`), for lists of other processes."""
+
+    owner: str
+    states: Sequence[tuple[str, str]]
+    session_id: str = ""
+
+
 class ResetAttempts(NamedTuple):
     """Set the attempts of a lease to 0. The result is False if the session was claimed again meanwhile."""
 
@@ -284,10 +292,11 @@ class ResetAttempts(NamedTuple):
 
 
 class RenewOwner(NamedTuple):
-    """Record that an owner is alive."""
+    """Record that an owner is alive. One that is draining is no longer preferred for its last sessions."""
 
     owner: str
     now_ms: int
+    is_draining: bool = False
     session_id: str = ""
 
 
@@ -301,7 +310,9 @@ class EndOwner(NamedTuple):
 SessionJob = AppendRequest | CreateSession | CloseSession | RewriteRecord | FindEvents | ImportEvents
 DerivedJob = PutDocuments | PutSnapshot | ReplaceSnapshot | DropSnapshots | DeleteDerived | CollectDerived
 MaintenanceJob = PruneSession | QuarantineDamage
-LeaseJob = ClaimLease | ClaimWanted | ReleaseLease | SaveSeen | ResetAttempts | RenewOwner | EndOwner
+LeaseJob = (
+    ClaimLease | ClaimWanted | ReleaseLease | SaveSeen | SaveStates | ResetAttempts | RenewOwner | EndOwner
+)
 BlobJob = PutBlob | DropPrivateBlobs
 Job = SessionJob | BlobJob | DerivedJob | MaintenanceJob | LeaseJob
 

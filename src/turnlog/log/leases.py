@@ -151,12 +151,26 @@ class Leases(Protocol):
         """End a lease. Return False if the session was claimed again meanwhile: nothing changes then."""
         ...
 
-    async def renew(self, owner: str) -> None:
-        """Record that an owner is alive: one heartbeat for all its sessions."""
+    async def renew(self, owner: str, *, is_draining: bool = False) -> None:
+        """Record that an owner is alive: one heartbeat for all its sessions.
+
+        The sessions that an owner releases while it is draining need not wait for it to come back.
+        """
+        ...
+
+    async def confirm(self, lease: Lease) -> None:
+        """Return when it is certain that no other owner has the session. Raise `Fenced` if one has.
+
+        This costs nothing while the owner renews in time. While the store is out of reach it waits.
+        """
         ...
 
     async def save_seen(self, owner: str, seen: Mapping[str, int]) -> None:
         """Store the last processed seq of sessions; those that the owner does not own are ignored."""
+        ...
+
+    async def save_states(self, owner: str, states: Mapping[str, str]) -> None:
+        """Store what an owner says of sessions; those that it does not own are ignored."""
         ...
 
     async def reset_attempts(self, lease: Lease) -> bool:

@@ -38,6 +38,7 @@ from turnlog.log.jobs import (
     ResetAttempts,
     RewriteRecord,
     SaveSeen,
+    SaveStates,
     Snapshot,
 )
 from turnlog.log.leases import Lease, LeaseRow, Owners, claimed_row, released_row, wanted_row
@@ -392,6 +393,14 @@ def save_seen(store: LocalStore, job: SaveSeen) -> JobResult:
     return JobResult()
 
 
+def save_states(store: LocalStore, job: SaveStates) -> JobResult:
+    for session_id, state in job.states:
+        row = store.get_lease(session_id)
+        if row is not None and row.owner == job.owner and row.process == store.owners.process:
+            store.put_lease(row._replace(state=state))
+    return JobResult()
+
+
 def reset_attempts(store: StoreTransaction, job: ResetAttempts) -> JobResult:
     row = store.get_lease(job.session_id)
     if row is None or not row.is_held(job.owner, job.fence):
@@ -438,6 +447,7 @@ JOB_HANDLERS: dict[type, Callable[[Any, Any], JobResult]] = {
     ClaimLease: claim_lease,
     ClaimWanted: claim_wanted,
     SaveSeen: save_seen,
+    SaveStates: save_states,
     RenewOwner: renew_owner,
     EndOwner: end_owner,
 }

@@ -40,15 +40,12 @@ from turnlog.log.jobs import (
     ANY_POSITION,
     AppendRequest,
     AppendResult,
-    ClaimLease,
-    ClaimWanted,
     CloseSession,
     CollectDerived,
     CreateSession,
     DeleteDerived,
     DropPrivateBlobs,
     DropSnapshots,
-    EndOwner,
     ExpectedPosition,
     FindEvents,
     ImportCounts,
@@ -61,15 +58,12 @@ from turnlog.log.jobs import (
     PutDocuments,
     PutSnapshot,
     QuarantineDamage,
-    ReleaseLease,
-    RenewOwner,
     ReplaceSnapshot,
-    ResetAttempts,
     RewriteRecord,
-    SaveSeen,
     Snapshot,
 )
-from turnlog.log.leases import Lease
+from turnlog.log.log_leases import LogLeases
+from turnlog.log.reach import StoreReach
 from turnlog.log.records import (
     Blob,
     Damage,
@@ -107,7 +101,6 @@ from turnlog.log.subscription import (
     Subscription,
 )
 from turnlog.log.tail import Tail
-from turnlog.log.wakeup import Wakeup
 from turnlog.log.writer import InlineWriter, WriteHealth, WriterThread
 
 T = TypeVar("T")
@@ -145,7 +138,8 @@ class Log:
         if store.reconcile_s is not None:
             self._reconciler = asyncio.create_task(self._reconcile(store.reconcile_s))
         self._news_reader = store if isinstance(store, NewsReader) else None
-        self.leases = LogLeases(self)
+        self.leases = LogLeases(store, self.run_job, self._run_read, clock)
+        self.reach = StoreReach(self.is_shared, partial(self._run_read, store.info, ""))
         # is called with the record of a session whose members may have changed, here or in another process
         self.on_members_changed: Callable[[SessionRecord], None] = ignore_record
         self._stop_listening = store.listen(self._on_ring)
@@ -158,6 +152,11 @@ class Log:
     def now_ms(self) -> int:
         """Return the time of this log's clock."""
         return self._clock()
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether several processes may own sessions of this log."""
+        return isinstance(self._store, LeaseStore) and self._store.lease_s is not None
 
     @property
     def claim_poll_s(self) -> float | None:
@@ -971,6 +970,7 @@ class Log:
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
+        await self.reach.close()
         if self._writer is not None:
             await self.leases.close()
             await self._writer.close()
@@ -1027,79 +1027,6 @@ class Log:
             return await asyncio.get_running_loop().run_in_executor(self._reader_pool, work, *args)
         except (OverflowError, UnicodeEncodeError) as error:  # a seq or a name that no column can hold
             raise CallerError(f"this cannot be asked for: {error}") from None
-
-
-class LogLeases:
-    """The leases of a log's sessions (`leases.Leases`), with the times of the log's clock."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._owners: set[str] = set()  # that are alive as long as the log is open
-        self.work_wakeup = Wakeup()
-
-    async def claim(self, session_id: str, owner: str) -> Lease | None:
-        lease: Lease | None = await self._run(ClaimLease(session_id, owner, self._log._clock()), owner)
-        return lease
-
-    async def claim_wanted(
-        self, owner: str, apps: Collection[str] | None = None, limit: int = 1
-    ) -> list[Lease]:
-        names = None if apps is None else frozenset(apps)
-        leases: list[Lease] = await self._run(ClaimWanted(owner, names, limit, self._log._clock()), owner)
-        return leases
-
-    async def release(self, lease: Lease, seen: int, wake_at_ms: int | None = None, state: str = "") -> bool:
-        job = ReleaseLease(lease.session_id, lease.owner, lease.fence, seen, wake_at_ms, state)
-        is_released: bool = await self._run(job)
-        if wake_at_ms is not None:
-            self.work_wakeup.wake()  # those who wait for work have to look at the new time
-        return is_released
-
-    async def renew(self, owner: str) -> None:
-        await self._run(RenewOwner(owner, self._log._clock()), owner)
-
-    async def save_seen(self, owner: str, seen: Mapping[str, int]) -> None:
-        await self._run(SaveSeen(owner, tuple(seen.items())))
-
-    async def reset_attempts(self, lease: Lease) -> bool:
-        is_reset: bool = await self._run(ResetAttempts(lease.session_id, lease.owner, lease.fence))
-        return is_reset
-
-    async def owner_of(self, session_id: str) -> str | None:
-        return await self._log._run_read(self._store.owner_of, session_id)
-
-    async def states(self, session_ids: Collection[str]) -> dict[str, str]:
-        return await self._log._run_read(self._store.lease_states, list(session_ids))
-
-    async def next_wake_ms(self, after_ms: int = -1) -> int | None:
-        return await self._log._run_read(self._store.next_wake_ms, after_ms)
-
-    @property
-    def wanted_count(self) -> int:
-        return self.work_wakeup.count
-
-    async def wait_for_wanted(self, known_count: int, timeout_s: float | None = None) -> bool:
-        return self.work_wakeup.count != known_count or await self.work_wakeup.wait(timeout_s)
-
-    @cached_property
-    def _store(self) -> LeaseStore:
-        store = self._log._store
-        if not isinstance(store, LeaseStore):
-            raise missing_ability("has no leases")
-        return store
-
-    async def _run(self, job: Job, owner: str | None = None) -> Any:
-        """Commit a job; `owner` is alive from now on."""
-        if owner is not None:
-            self._owners.add(owner)
-        return await self._log.run_job(job)
-
-    async def close(self) -> None:
-        """End the owners of this log. Their leases that were not released count as unclean ends."""
-        while self._owners:
-            owner = self._owners.pop()
-            with suppress(StoreError):  # a store that cannot be written to is closed all the same
-                await self._log.run_job(EndOwner(owner))
 
 
 def ignore_record(record: SessionRecord) -> None:

@@ -317,6 +317,7 @@ class MemoryStore:
     max_batch = 1  # memory cannot be rolled back
     reader_threads = 0
     reconcile_s: float | None = None  # the bell is a call: no ring is lost
+    lease_s: float | None = None  # the owners are those of this process
 
     def __init__(self, ring_events: int = RING_EVENTS, ring_bytes: int = RING_BYTES) -> None:
         self._ring_events = ring_events
@@ -629,6 +630,11 @@ class MemoryStore:
         with self._lock:
             row = self._leases.get(session_id)
             return row.owner if row is not None and self.owners.is_alive(row) else None
+
+    def holds_lease(self, session_id: str, owner: str, fence: int) -> bool:
+        with self._lock:
+            row = self._leases.get(session_id)
+            return row is not None and row.is_held(owner, fence)
 
     def lease_states(self, session_ids: Sequence[str]) -> dict[str, str]:
         with self._lock:

@@ -208,8 +208,17 @@ class NewsReader(Protocol):
 class LeaseStore(Protocol):
     """Ability: one owner per session. Its jobs are `jobs.LeaseJob` (see `leases`)."""
 
+    @property
+    def lease_s(self) -> float | None:
+        """Return how long an owner counts as alive without a renewal; None: as long as its process."""
+        ...
+
     def owner_of(self, session_id: str) -> str | None:
         """Return the live owner of a session; None if it has none."""
+        ...
+
+    def holds_lease(self, session_id: str, owner: str, fence: int) -> bool:
+        """Return whether an owner of this process still has the session under this fence."""
         ...
 
     def lease_states(self, session_ids: Sequence[str]) -> dict[str, str]:

@@ -24,6 +24,7 @@ from turnlog.log.jobs import (
     JobResult,
     RenewOwner,
     SaveSeen,
+    SaveStates,
 )
 from turnlog.log.local_jobs import is_store_failure
 from turnlog.log.store import EventStore
@@ -76,7 +77,7 @@ class WriteHealth:
 
 
 # Jobs that may succeed without a write: they say nothing about the disk.
-NEUTRAL_JOBS = (FindEvents, ClaimWanted, SaveSeen, RenewOwner, EndOwner)
+NEUTRAL_JOBS = (FindEvents, ClaimWanted, SaveSeen, SaveStates, RenewOwner, EndOwner)
 
 
 def has_written(job: Job, result: JobResult) -> bool:

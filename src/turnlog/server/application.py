@@ -6,6 +6,7 @@ them. The console is at `/`. An application that mounts this one must run its li
 `FastAPI(lifespan=turnlog_app.router.lifespan_context)`, or enter it in its own lifespan.
 """
 
+import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -21,7 +22,7 @@ from starlette.routing import Route
 import turnlog
 from turnlog.agents.runtime.executor import DescribeError, mask_tool_error
 from turnlog.app import App, Principal, Sessions
-from turnlog.app.sessions import index_apps
+from turnlog.app.sessions import Role, index_apps
 from turnlog.errors import CallerError, TurnlogError
 from turnlog.log import Log, Store, open_log
 from turnlog.server.access_log import AccessLogMiddleware
@@ -29,6 +30,8 @@ from turnlog.server.auth.allowed_origins import AllowedOrigins
 from turnlog.server.auth.authentication import AuthenticationCheck
 from turnlog.server.auth.credentials import Authenticator, BuiltinAuth, Identity
 from turnlog.server.auth.host_check import LOOPBACK, HostOriginCheck
+from turnlog.server.auth.revocation import Revocation
+from turnlog.server.auth.sign_in_journal import SignInJournal
 from turnlog.server.console_files import console_routes
 from turnlog.server.error_responses import handle_error, handle_http_exception
 from turnlog.server.html_pages import get_root_path
@@ -54,6 +57,8 @@ from turnlog.server.streaming.event_stream import EventStreamRoute
 from turnlog.vocabularies import DIALECTS
 from turnlog.wire.dialects.registry import DialectRegistry
 
+REACH_CHECK_S = 1.0
+
 
 def create_app(  # noqa: PLR0913  all but the first two are options
     apps: App | Iterable[App],
@@ -66,25 +71,28 @@ def create_app(  # noqa: PLR0913  all but the first two are options
     dialect: str | None = None,
     protocols: Iterable[ServerProtocol] = (),
     origins: Iterable[str] = (),
+    role: Role = "both",
 ) -> Starlette:
     """Build the ASGI application of some apps and a log, given by its address or its store.
 
-    `state.stop_streams()` ends its open streams. `state.set_tokens(tokens)` replaces the accepted tokens.
-    `state.session_access.sessions` are its sessions while it runs.
+    `state.stop_streams()` ends its open streams. `await state.drain(seconds)` prepares its end: it hands the
+    sessions over, and ends the streams spread over the time. `state.set_tokens(tokens)` replaces the accepted
+    tokens. `state.session_access.sessions` are its sessions while it runs.
     Without `auth` people can only sign in with links of the server: `state.auth.make_sign_in_code`.
     `describe` returns the text that members read about a failed tool; `executor.explain_tool_error` is for
     development. `dialect` replaces the default dialects of the apps. `protocols` are those of other projects
     that it also serves (`turnlog.server.protocols`). Pages of `origins` may use it beside its own: exact
-    origins such as `https://app.example.org`.
+    origins such as `https://app.example.org`. `role` is for a log that several processes share: a `web` node
+    serves clients and runs no sessions, a `worker` runs sessions and serves its health and metrics only.
     """
     auth = auth or BuiltinAuth(secrets.token_bytes(32))
-    server = Server([apps] if isinstance(apps, App) else apps, log, auth, limits, describe, dialect)
+    server = Server([apps] if isinstance(apps, App) else apps, log, auth, limits, describe, dialect, role)
     server.protocols = index_protocols(protocols)
 
     operations = server.operations()
     api_routes = [Route(item.path, item.endpoint, methods=[item.method]) for item in operations]
     openapi_route = Route("/openapi.json", make_openapi_endpoint(operations))
-    file_routes = console_routes()
+    file_routes = console_routes() if role != "worker" else []
 
     public_paths = [item.path for item in operations if item.public] + [file.path for file in file_routes]
     allowed_origins = AllowedOrigins(origins)
@@ -113,6 +121,7 @@ def create_app(  # noqa: PLR0913  all but the first two are options
     )
     application.router.redirect_slashes = False  # a wrong path is 404, not a redirect
     application.state.stop_streams = server.event_stream.stop
+    application.state.drain = server.drain
     application.state.set_tokens = server.set_tokens
     application.state.session_access = server.access
     application.state.auth = auth
@@ -130,7 +139,10 @@ class Server:
         limits: Limits,
         describe: DescribeError,
         dialect: str | None,
+        role: Role,
     ) -> None:
+        self._role = role
+        self._is_draining = False
         self._apps = list(index_apps(apps).values())
         self._log = log
         self._auth = auth
@@ -152,6 +164,9 @@ class Server:
     def operations(self) -> list[Operation]:
         access = self.access
         streams = self.event_stream.streams
+        server_info = ServerInfoRoutes(access, self._metrics, self.event_stream, lambda: self._is_draining)
+        if self._role == "worker":
+            return server_info.worker_operations()
         return [
             *self.event_stream.operations(),
             *MessageRoutes(access).operations(),
@@ -162,7 +177,7 @@ class Server:
             *InviteRoutes(access).operations(),
             *ChatRoutes(access, streams).operations(),
             *AgentRoutes(access, self.event_stream).operations(),
-            *ServerInfoRoutes(access, self._metrics, self.event_stream).operations(),
+            *server_info.operations(),
             *self._protocol_operations(),
         ]
 
@@ -176,21 +191,81 @@ class Server:
     @asynccontextmanager
     async def lifespan(self, application: Starlette) -> AsyncIterator[None]:
         log = await open_log(self._log) if isinstance(self._log, str) else Log(self._log)
+        try:
+            if self._role != "both" and not log.is_shared:
+                raise CallerError(
+                    f"a {self._role} needs a log that several processes share, postgresql://..."
+                )
+            async with self._shared_sign_ins(log), self._watched_reach(log), self._running_sessions(log):
+                application.state.decoder = make_decoder_executor()
+                try:
+                    yield
+                finally:
+                    application.state.decoder.shutdown(wait=False)
+        finally:
+            await log.close()
+
+    @asynccontextmanager
+    async def _running_sessions(self, log: Log) -> AsyncIterator[None]:
         log.on_members_changed = self.event_stream.streams.on_members_changed
-        sessions = Sessions(log, self._apps, os.getpid(), self._metrics, self._describe)
+        sessions = Sessions(log, self._apps, os.getpid(), self._metrics, self._describe, role=self._role)
         await sessions.start()
         self.access.set_sessions(sessions)
-        application.state.decoder = make_decoder_executor()
         try:
             yield
         finally:
-            application.state.decoder.shutdown(wait=False)
             self.access.set_sessions(None)
             self.event_stream.stop()
-            try:
-                await sessions.close()
-            finally:  # a log that cannot be written any more is closed too
-                await log.close()
+            await sessions.close()
+
+    @asynccontextmanager
+    async def _shared_sign_ins(self, log: Log) -> AsyncIterator[None]:
+        """Use codes and end sign-ins over all servers of a shared log."""
+        auth = self._auth
+        if not log.is_shared or not isinstance(auth, BuiltinAuth):
+            yield
+            return
+
+        def on_sign_out(record: Revocation) -> None:
+            auth.revoked_cookies.apply(record)
+            self.event_stream.streams.end_signed_out()
+
+        journal = SignInJournal(log, on_sign_out)
+        await journal.open()
+        auth.use_code = journal.use_code
+        auth.revoked_cookies.publish = journal.revoke
+        try:
+            yield
+        finally:
+            await journal.close()
+
+    @asynccontextmanager
+    async def _watched_reach(self, log: Log) -> AsyncIterator[None]:
+        """End the streams while the store is out of reach: their readers go to another server."""
+        if not log.is_shared:
+            yield
+            return
+
+        async def watch() -> None:
+            while True:
+                if log.reach.is_lost:
+                    self.event_stream.stop()
+                await asyncio.sleep(REACH_CHECK_S)
+
+        task = asyncio.create_task(watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Prepare the end of this server: other servers continue its sessions, and get its readers.
+
+        From now on `/healthz` answers 503, so that a load balancer sends no new clients.
+        """
+        self._is_draining = True
+        streams = self.event_stream.streams
+        await asyncio.gather(self.access.sessions.drain(timeout_s), streams.drain(timeout_s))
 
     def set_tokens(self, tokens: Mapping[str, Principal]) -> None:
         """Accept these tokens and no others, and end the streams of readers with another token."""

@@ -7,6 +7,7 @@ it starts), and an application that Turnlog is mounted in enters the lifespan it
 from starlette.requests import Request
 
 from turnlog.app import Membership, Sessions
+from turnlog.errors import Unavailable
 from turnlog.server.auth.authentication import get_identity
 from turnlog.server.error_responses import NotStarted
 from turnlog.server.limits.rate_limiter import RateLimiter
@@ -23,12 +24,17 @@ class SessionAccess:
 
     @property
     def sessions(self) -> Sessions:
-        """Raise `NotStarted` before the lifespan begins and after it ends."""
+        """Raise `NotStarted` before the lifespan begins and after it ends.
+
+        Raise `Unavailable` while the store is out of reach: another server may reach it.
+        """
         if self._sessions is None:
             raise NotStarted(
                 "Turnlog has not started: the application it is mounted in must run its lifespan, "
                 "`async with turnlog_app.router.lifespan_context(turnlog_app)`"
             )
+        if self._sessions.log.reach.is_lost:
+            raise Unavailable("the database of the log does not answer; try again")
         return self._sessions
 
     def set_sessions(self, sessions: Sessions | None) -> None:

@@ -271,14 +271,38 @@ class PacedSend:
 
 
 class StoppingServer(uvicorn.Server):
-    """A uvicorn server whose stop signal first ends the open streams."""
+    """A uvicorn server whose stop signal first drains the application, and then ends its open streams."""
+
+    def __init__(self, config: uvicorn.Config, drain_s: float = 0.0) -> None:
+        super().__init__(config)
+        self._drain_s = drain_s
+        self._drain_task: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        loop = asyncio.get_running_loop()
+        if self._drain_s and self._drain_task is None and not self.should_exit:
+            loop.call_soon_threadsafe(self._begin_drain)
+            return
         self.force_exit = self.should_exit  # a second signal does not wait
         self.should_exit = True
+        loop.call_soon_threadsafe(self._application.state.stop_streams)
+
+    @property
+    def _application(self) -> Starlette:
         application = self.config.app
         assert isinstance(application, Starlette)
-        asyncio.get_running_loop().call_soon_threadsafe(application.state.stop_streams)
+        return application
+
+    def _begin_drain(self) -> None:
+        if self._drain_task is None:
+            self._drain_task = asyncio.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        try:
+            await self._application.state.drain(self._drain_s)
+        finally:
+            self.should_exit = True
+            self._application.state.stop_streams()
 
 
 def listen(host: str, port: int, stall_s: float = STALL_TIMEOUT_S) -> socket.socket:
@@ -325,8 +349,11 @@ def serve(
     listener: socket.socket,
     on_started: Callable[[], None] = lambda: None,
     token_file: TokenFile | None = None,
+    drain_s: float = 0.0,
 ) -> None:
     """Serve until a stop signal. `on_started` is called when the log is open.
+
+    After the signal the application has `drain_s` to hand its sessions and streams over.
 
     `token_file` is read again when it changes, and on SIGHUP. A SIGHUP because the terminal was closed stops
     the server.
@@ -344,7 +371,8 @@ def serve(
         server_header=False,
     )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(run_until_stopped(application, StoppingServer(config), listener, on_started, token_file))
+        server = StoppingServer(config, drain_s)
+        runner.run(run_until_stopped(application, server, listener, on_started, token_file))
 
 
 async def run_until_stopped(

@@ -140,6 +140,7 @@ init(); say("result", subtype="success", is_error=False); line(); sys.exit(1)
             await office.ask("two")  # the process goes without a word, and so does one that resumes
             assert await office.ends() == ["end_turn", "end_turn"]
             assert len(await office.pids()) == 3
+            assert await office.codes() == ["conversation_lost"]
 
     play(run)
 

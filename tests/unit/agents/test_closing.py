@@ -16,7 +16,7 @@ from turnlog.agents import Agent, Scripted, ToolUse, tool
 from turnlog.agents.runtime.session_runner import SessionRunner
 from turnlog.agents.runtime.user_input import answer_events
 from turnlog.agents.team import AgentTeam
-from turnlog.errors import StoreError
+from turnlog.errors import StoreError, Unavailable
 from turnlog.events import CATALOG, Event, Scope, UiMessage
 from turnlog.log import AppendResult, Log, Page
 
@@ -165,3 +165,16 @@ def test_who_waits_for_a_runner_that_lost_its_log_is_told(caplog: pytest.LogCapt
 
     run_now(lose)
     assert "the disk is gone" in caplog.text
+
+
+def test_a_task_that_waits_for_the_next_event_ends_when_its_runner_stops_to_follow() -> None:
+    async def wait(log: Log) -> None:
+        runner = await open_runner(log, await log.create("keeper"), AgentTeam(keeper()))
+        last = await runner.wait_for_head()
+        waiting = asyncio.create_task(runner.wait_for_seq(last + 1))
+        await asyncio.sleep(0)
+        await runner.abandon()
+        with pytest.raises(Unavailable):
+            await waiting
+
+    run_now(wait)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.limits import HANG_S
 from turnlog.agents import Tool, ToolContext, tool
+from turnlog.agents.remote import pool
 from turnlog.agents.remote.executor import RECONNECT, RemoteExecutor
 from turnlog.agents.remote.pool import POLL_INTERVAL_S, RemoteExecutorPool
 from turnlog.errors import CallerError, PeerError
@@ -21,9 +22,9 @@ from turnlog.events.ui import ButtonClick
 from turnlog.wire import sse
 
 
-def listed(*sessions: tuple[str, str, str], roles: tuple[str, ...] = ()) -> bytes:
-    names = ("session_id", "app", "state")
-    found = [dict(zip(names, item, strict=True)) | {"roles": roles} for item in sessions]
+def listed(*sessions: tuple[str, ...], roles: tuple[str, ...] = ()) -> bytes:
+    names = ("session_id", "app", "state", "last_activity")
+    found = [dict(zip(names, item, strict=False)) | {"roles": roles} for item in sessions]
     return msgspec.json.encode({"sessions": found})
 
 
@@ -137,7 +138,7 @@ def results(server: Server) -> set[str]:
 
 def test_every_open_session_of_the_application_is_served_also_one_that_comes_later() -> None:
     async def work() -> None:
-        first = ("sess_1", "weights", "idle")
+        first = ("sess_1", "weights", "running")
         others = (("sess_2", "weights", "closed"), ("sess_3", "other", "idle"))
         later = ("sess_4", "weights", "waiting")
         streams = {name: called(name) for name in ("sess_1", "sess_4")}
@@ -157,7 +158,7 @@ def test_sessions_of_later_pages_are_served_and_read_once_in_a_while() -> None:
         pages = [{"sessions": [], "next": "7-sess_2"}, {"sessions": [], "next": "6-sess_1"}]
         first, second = [msgspec.json.encode(page) for page in pages]
         server = Server(
-            [first, second, listed(("sess_1", "weights", "idle")), first], {"sess_1": called("sess_1")}
+            [first, second, listed(("sess_1", "weights", "running")), first], {"sess_1": called("sess_1")}
         )
         async with server.serving([look]):
             await server.until(lambda: len(server.posts) == 1 and len(server.pages) > 5)
@@ -173,7 +174,7 @@ def test_a_tool_is_told_who_spoke_last_in_its_turn() -> None:
         action = UiAction(view_id="v", action=ButtonClick(button_id="b"))
         acted = frame(3, action, "sess_1", actor="bob")
         server = Server(
-            [listed(("sess_1", "weights", "idle"))], {"sess_1": called("sess_1", spoke, nobody, acted)}
+            [listed(("sess_1", "weights", "running"))], {"sess_1": called("sess_1", spoke, nobody, acted)}
         )
         async with server.serving([look]):
             await server.until(lambda: len(server.posts) == 1)
@@ -187,7 +188,7 @@ def test_people_of_old_turns_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
 
     async def work() -> None:
         spoke = frame(1, UiMessage(text="Weigh-in"), "sess_1", actor="ada")
-        server = Server([listed(("sess_1", "weights", "idle"))], {"sess_1": called("sess_1", spoke)})
+        server = Server([listed(("sess_1", "weights", "running"))], {"sess_1": called("sess_1", spoke)})
         async with server.serving([look]):
             await server.until(lambda: len(server.posts) == 1)
         assert results(server) == {"sess_1 for None"}
@@ -197,7 +198,7 @@ def test_people_of_old_turns_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_one_that_fails_is_begun_anew_while_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
-        both = listed(("sess_1", "weights", "idle"), ("sess_2", "weights", "idle"))
+        both = listed(("sess_1", "weights", "running"), ("sess_2", "weights", "running"))
         server = Server([both], {"sess_1": 404, "sess_2": called("sess_2")})
         async with server.serving([look]):
             await server.until(lambda: server.asked.count("sess_1") == 2 and bool(server.posts))
@@ -214,7 +215,7 @@ def test_a_server_that_is_away_is_asked_later_and_later(monkeypatch: pytest.Monk
     monkeypatch.setattr(random, "random", lambda: 0.0)
 
     async def work() -> None:
-        there = listed(("sess_1", "weights", "idle"))
+        there = listed(("sess_1", "weights", "running"))
         server = Server([503, 429, there], {"sess_1": called("sess_1")})
         async with server.serving([look]):
             await server.until(lambda: len(server.posts) == 1)
@@ -259,7 +260,7 @@ def test_executors_session_without_the_role_is_reported_once(caplog: pytest.LogC
     caplog.set_level(logging.WARNING)
 
     async def work() -> None:
-        session = ("sess_1", "weights", "idle")
+        session = ("sess_1", "weights", "running")
         lists: list[bytes | int] = [
             *[listed(session, roles=("guest",))] * 3,
             listed(session, roles=("owner",)),
@@ -286,10 +287,54 @@ def test_executor_tool_that_it_does_not_have_is_reported_once(caplog: pytest.Log
     ]
 
     async def work() -> None:
-        server = Server([listed(("sess_1", "weights", "idle"))], {"sess_1": called("sess_1", *unknown)})
+        server = Server([listed(("sess_1", "weights", "running"))], {"sess_1": called("sess_1", *unknown)})
         async with server.serving([look]):
             await server.until(lambda: len(server.posts) == 1)
 
     asyncio.run(work())
     warnings = [record.getMessage() for record in caplog.records]
     assert warnings == ["sess_1 calls weigh, which this executor does not have: look"]
+
+
+def test_idle_session_is_followed_when_something_happens_and_let_go_when_it_has_been_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work() -> None:
+        streams = {"sess_1": [reset()], "sess_2": [reset()]}
+        at_rest = (("sess_1", "weights", "idle", "10:00"), ("sess_2", "weights", "idle", "10:00"))
+        moved = (("sess_1", "weights", "idle", "10:01"), at_rest[1])
+        server = Server([listed(*at_rest), listed(*at_rest), listed(*moved)], dict(streams))
+        async with server.serving([look]):
+            await server.until(lambda: server.asked == ["sess_1"])
+            monkeypatch.setattr(pool, "IDLE_S", -1.0)
+            count = len(server.pages)
+            await server.until(lambda: len(server.pages) > count + 3)
+            assert server.asked == ["sess_1"], "nothing has happened since, so it is not followed again"
+
+    asyncio.run(work())
+
+
+def test_session_with_a_call_that_runs_is_not_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, finish = asyncio.Event(), asyncio.Event()
+
+    @tool(executor="remote")
+    async def look() -> str:
+        """Look for long."""
+        started.set()
+        await finish.wait()
+        return "seen"
+
+    async def work() -> None:
+        running = listed(("sess_1", "weights", "running", "10:00"))
+        idle = listed(("sess_1", "weights", "idle", "10:00"))
+        server = Server([running, idle], {"sess_1": called("sess_1")})
+        async with server.serving([look]):
+            await started.wait()
+            monkeypatch.setattr(pool, "IDLE_S", -1.0)
+            count = len(server.pages)
+            await server.until(lambda: len(server.pages) > count + 3)
+            finish.set()
+            await server.until(lambda: bool(server.posts))
+        assert results(server) == {"seen"}
+
+    asyncio.run(work())

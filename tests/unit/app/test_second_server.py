@@ -10,6 +10,7 @@ import pytest
 from tests.unit.app.desk import ADA, Desk, bodies, play
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
+from turnlog.agents.runtime.runner_pool import RunnerPool
 from turnlog.app import Membership, Sessions
 from turnlog.errors import Conflict
 from turnlog.log import Log, MemoryStore
@@ -120,6 +121,7 @@ def test_second_server_cannot_claim_a_session_that_the_first_runs() -> None:
             with pytest.raises(Conflict, match="another process owns"):
                 await servers.reader.sessions.runners.open(other_seat.session_id)
             runners = servers.reader.sessions.runners
+            assert isinstance(runners, RunnerPool)
             assert await servers.reader.log.leases.claim_wanted(runners.owner, limit=10) == []
             assert await servers.owner.told(seat) == before
 

@@ -61,6 +61,11 @@ class Counting:
         return self.inner.reconcile_s
 
     @property
+    def lease_s(self) -> float | None:
+        """As the store itself."""
+        return self.inner.lease_s
+
+    @property
     def reader_threads(self) -> int:
         """As a store that may make its readers wait."""
         return 2

@@ -457,8 +457,8 @@ def test_owners_that_were_killed_long_ago_are_forgotten(server: PostgresServer) 
 
     with_log(server, work)
     server.execute(
-        """insert into turnlog.worker values ('killed', 'p', now(), now() - interval '2 days'),
-        ('silent', 'p', now(), now() - interval '1 hour')"""
+        """insert into turnlog.worker values ('killed', 'p', '', now(), now() - interval '2 days'),
+        ('silent', 'p', '', now(), now() - interval '1 hour')"""
     )
     with_log(server, lambda log: log.leases.renew("two"))
     assert server.execute("select owner from turnlog.worker") == [("silent",)]

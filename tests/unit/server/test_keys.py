@@ -17,8 +17,10 @@ from turnlog.server.auth.keys import (
     KEY_BYTES,
     TokenEntry,
     create_key,
+    derive_key,
     encode_tokens,
     load_or_create_key,
+    read_key_file,
     read_token_entries,
 )
 
@@ -55,13 +57,33 @@ class TestKey:
         load_or_create_key("sqlite:///my%20log.db")
         assert [path.name for path in tmp_path.iterdir()] == ["my log.db.key"]
 
-    @pytest.mark.parametrize("url", ["memory:", "nats://127.0.0.1:4222"])
     def test_without_a_file_it_is_a_new_one_each_time(
-        self, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        assert load_or_create_key(url) != load_or_create_key(url)
+        assert load_or_create_key("memory:") != load_or_create_key("memory:")
         assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("url", ["postgresql://db/turnlog", "nats://127.0.0.1:4222"])
+    def test_key_of_a_shared_log_has_to_be_given_to_each_server(self, url: str) -> None:
+        with pytest.raises(CallerError, match="--key-file or TURNLOG_KEY"):
+            load_or_create_key(url)
+
+    def test_key_file_gives_every_server_the_same_key_and_must_be_private(self, tmp_path: Path) -> None:
+        file = tmp_path / "secret"
+        file.write_text("k" * 32 + "\n")
+        file.chmod(0o640)
+        assert read_key_file(file) == derive_key(b"k" * 32, "TURNLOG_KEY")
+        assert read_key_file(file) != derive_key(b"l" * 32, "TURNLOG_KEY")
+        file.chmod(0o644)
+        with pytest.raises(CallerError, match="can be read by everyone"):
+            read_key_file(file)
+
+    def test_secret_that_can_be_guessed_and_file_that_is_not_there_are_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(CallerError, match="at least 32 random characters in TURNLOG_KEY"):
+            derive_key(b"k" * 31, "TURNLOG_KEY")
+        with pytest.raises(CallerError, match=r"cannot read .*No such file"):
+            read_key_file(tmp_path / "none")
 
     @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o610])
     def test_one_that_others_can_reach_is_refused(self, mode: int, tmp_path: Path) -> None:

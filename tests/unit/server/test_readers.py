@@ -26,11 +26,20 @@ from turnlog.server.limits.rate_limiter import RateLimiter
 from turnlog.server.metrics import Metrics
 from turnlog.server.scope_keys import CONNECTION_KEY, SENT_BYTES_KEY
 from turnlog.server.session_access import SessionAccess
+from turnlog.server.streaming import streams
 from turnlog.server.streaming.streams import IteratorSource, StreamRegistry
 from turnlog.wire.dialects.framing import NATIVE_FRAMING
 
+RETRY_MS = 700
+OPENING = NATIVE_FRAMING.encode_opening(RETRY_MS)
 APP = App("t", Agent("Nobody", "Nobody is asked.", Scripted(lambda _: [])))
 EVE = Principal("eve", frozenset({"operator"}))
+
+
+@pytest.fixture(autouse=True)
+def fixed_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every reader is told to reconnect after the same time."""
+    monkeypatch.setattr(streams, "RETRY_RANGE_MS", (RETRY_MS, RETRY_MS))
 
 
 def as_it_is(application: ASGIApp) -> ASGIApp:
@@ -160,7 +169,7 @@ async def test_pages_are_written_to_the_connection_and_counted() -> None:
         await until(lambda: len(line.written) == 4)
         line.lost()
         assert await soon(stream.task) == "ended"
-        assert line.written == [NATIVE_FRAMING.opening, b"one", NATIVE_FRAMING.heartbeat, b"three"]
+        assert line.written == [OPENING, b"one", NATIVE_FRAMING.heartbeat, b"three"]
         assert [message["type"] for message in stream.sent] == ["http.response.start", "http.response.body"]
         assert stream.bodies == [b""]
         assert stream.scope[SENT_BYTES_KEY] == len(b"".join(line.written))
@@ -178,7 +187,7 @@ async def test_where_no_connection_is_offered_every_page_is_sent() -> None:
         assert [message["more_body"] for message in stream.sent[1:]] == [True] * 4
         stream.gone.set()
         assert await soon(stream.task) == "ended"
-        assert stream.bodies == [NATIVE_FRAMING.opening, b"one", NATIVE_FRAMING.heartbeat, b"three", b""]
+        assert stream.bodies == [OPENING, b"one", NATIVE_FRAMING.heartbeat, b"three", b""]
         assert stream.scope[SENT_BYTES_KEY] == len(b"".join(stream.bodies))
         assert at.left == NOTHING
 
@@ -199,7 +208,7 @@ def test_the_journal_knows_what_was_sent(
     caplog.set_level("INFO", "turnlog.server")
     run()
     [line] = [vars(record) for record in caplog.records if record.message == "request"]
-    assert (line["status"], line["bytes"]) == (200, len(NATIVE_FRAMING.opening + b"one"))
+    assert (line["status"], line["bytes"]) == (200, len(OPENING + b"one"))
 
 
 @scenario
@@ -207,7 +216,7 @@ async def test_a_slow_peer_is_waited_for_and_can_be_ended() -> None:
     async with room() as at:
         line = Line()
         stream = await at.stream(line=line)
-        await until(lambda: line.written == [NATIVE_FRAMING.opening])
+        await until(lambda: line.written == [OPENING])
         line.room.clear()
         for page in (b"one", b"two"):
             stream.pages.put_nowait(page)

@@ -17,7 +17,7 @@ RESET = StreamReset("epoch", "sess_1", "k1", 0, 7)
 
 def test_foreign_framing_has_no_data_that_is_not_a_message() -> None:
     frames = [
-        FOREIGN_FRAMING.opening,
+        FOREIGN_FRAMING.encode_opening(700),
         FOREIGN_FRAMING.heartbeat,
         FOREIGN_FRAMING.encode_reset(RESET),
         FOREIGN_FRAMING.end,
@@ -27,7 +27,7 @@ def test_foreign_framing_has_no_data_that_is_not_a_message() -> None:
 
 def test_native_framing_sends_events_that_pages_can_see() -> None:
     frames = [
-        NATIVE_FRAMING.opening,
+        NATIVE_FRAMING.encode_opening(700),
         NATIVE_FRAMING.heartbeat,
         NATIVE_FRAMING.encode_reset(RESET),
         NATIVE_FRAMING.end,
@@ -35,7 +35,7 @@ def test_native_framing_sends_events_that_pages_can_see() -> None:
     decoder = Decoder()
     events = [message.event for message in decoder.feed(b"".join(frames))]
     assert events == ["heartbeat", "reset", "message"]
-    assert (decoder.retry_ms, decoder.last_id) == (1000, "")
+    assert (decoder.retry_ms, decoder.last_id) == (700, "")
 
 
 def test_only_the_last_message_of_an_event_completes_its_seq() -> None:

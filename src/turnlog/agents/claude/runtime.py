@@ -24,7 +24,7 @@ from turnlog.agents.runtime.agent_runtime import CRASH_MESSAGE, STOPPED_MESSAGE
 from turnlog.agents.runtime.session_runtime import OnCrash
 from turnlog.agents.runtime.turn_timeout import Trace, running_turns
 from turnlog.agents.runtime.user_input import CANCELLED_BY_MESSAGE
-from turnlog.errors import CallerError, SessionClosed, StoreError
+from turnlog.errors import CallerError, SessionClosed, StoreError, Unavailable
 from turnlog.events import (
     AgentEnd,
     AgentStart,
@@ -66,6 +66,9 @@ MAX_ATTEMPTS = 3  # processes that may die of one prompt before its turn ends wi
 INTERRUPT_GRACE_S = 5.0  # from the interrupt to the end of the process, if the turn does not end
 SHUTDOWN_ERROR = ErrorInfo(code="process_exited", message="The server was stopped.")
 UNWRITABLE_ERROR = ErrorInfo(code="unknown", message="The output of the process cannot be written.")
+CONVERSATION_LOST_MESSAGE = (
+    "The process did not find its earlier conversation, which may be on another machine. It begins a new one."
+)
 PROCESS_DIED_MESSAGE = "The process ended before it took up the message."
 
 
@@ -91,6 +94,7 @@ class ClaudeRuntime:
         self._start_requested = False
         self._ended_traces: set[str] = set()  # turns that were pending when a `session.end` arrived
         self._is_closing = False
+        self._is_handing_over = False
 
     # after another owner, and before the next
 
@@ -123,6 +127,16 @@ class ClaudeRuntime:
         await self._host.replay_to_head()
         with suppress(SessionClosed):  # a closed session accepts no more events
             await self._close_open("error", SHUTDOWN_ERROR.message)
+
+    def hand_over(self) -> None:
+        # The turn that the process answers is finished here: no other process knows how far it has come.
+        self._is_handing_over = True
+
+    @property
+    def is_between_steps(self) -> bool:
+        process_run = self._process_run
+        is_sent = process_run is not None and process_run.current_trace in self._prompts.pending
+        return not self._tree.open and not is_sent
 
     def abandon(self) -> None:
         if self._process_run is not None:
@@ -199,9 +213,10 @@ class ClaudeRuntime:
 
     async def _read_to_head(self) -> int:
         """Wait until everything in the log is folded. Fold it here if the runner has stopped to follow."""
-        if self._is_closing or self._host.has_ended:
-            return await self._host.replay_to_head()
-        return await self._host.wait_for_head()
+        if not self._is_closing and not self._host.has_ended:
+            with suppress(Unavailable):  # the runner stopped while this waited
+                return await self._host.wait_for_head()
+        return await self._host.replay_to_head()
 
     async def on_page_end(self) -> None:
         await self._send_next()
@@ -209,7 +224,7 @@ class ClaudeRuntime:
     # prompts
 
     async def _send_next(self) -> None:
-        if self._is_closing or (self._process_run and self._process_run.reason):
+        if self._is_closing or self._is_handing_over or (self._process_run and self._process_run.reason):
             return
         if not self._prompts.pending:
             if self._start_requested and self._process_run is None:
@@ -448,6 +463,8 @@ class ClaudeRuntime:
         # the program could not resume the conversation: the next process starts a new one
         if process_run.is_resumed and process_run.parser.source_session is None:
             self._source_session = None
+            lost = SessionError(code="conversation_lost", message=CONVERSATION_LOST_MESSAGE)
+            items.append(EventDraft(lost, Scope(), "system"))
         if process_run.reason == "inactivity_timeout":
             idle_s = self._claude_code.inactivity_s
             message = f"Nothing happened for {idle_s:g} s; the next message starts a process."

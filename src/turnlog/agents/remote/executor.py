@@ -113,6 +113,11 @@ class RemoteExecutor:
         self._member_roles: dict[str, tuple[str, ...]] = {}
         self._unknown_tools: set[str] = set()  # each is reported once
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no call runs or waits."""
+        return not self._pending and not self._running
+
     async def run(self) -> None:
         """Answer calls until the session is closed. Cancelling stops the tools that run."""
         failures = 0

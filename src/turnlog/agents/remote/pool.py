@@ -1,15 +1,18 @@
 """Remote executors for every session of an application, also for those that are created later.
 
 The pool polls the server every second for the sessions that were active last, and now and then for all of
-them. Each open session of the application gets a `RemoteExecutor`; one that fails is started again as long as
-its session is listed. The server lists the sessions in which the token's principal is a member, or all if it
-has a server role. A server that does not serve the application raises `PeerError`. A session in which the
-principal has no role that may answer calls is logged once and skipped.
+them. A session of the application in which something runs, or has happened since the last poll, gets a
+`RemoteExecutor`; one that fails is started again at the next poll. The executor of a session that has been
+idle for `IDLE_S` is ended, so the number of streams follows activity. The server lists the sessions in which
+the token's principal is a member, or all if it has a server role. A server that does not serve the
+application raises `PeerError`. A session in which the principal has no role that may answer calls is logged
+once and skipped.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 from urllib.parse import quote_plus
@@ -30,6 +33,7 @@ log = logging.getLogger("turnlog.agents")
 ANSWERING_ROLES = frozenset({EXECUTOR, OPERATOR, OWNER})  # roles whose results the server accepts
 POLL_INTERVAL_S = 1.0  # a new session waits at most this long for its executor
 PAGE_SESSIONS = 500
+IDLE_S = 60.0  # as long as a person reads before the next message
 FULL_POLL_EVERY = 30  # polls; a full poll restarts an executor that failed in an inactive session
 MAX_LIST_BYTES = 4 << 20  # a page has some 100 KiB
 
@@ -40,6 +44,7 @@ class ListedSession(msgspec.Struct):
     session_id: str
     app: str
     state: str
+    last_activity: str = ""
     roles: tuple[str, ...] = ()
 
 
@@ -55,6 +60,15 @@ class TokenInfo(msgspec.Struct):
 
     roles: tuple[str, ...]
     apps: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class RunningExecutor:
+    """An executor, its task, and when something last happened in its session, by the loop's clock."""
+
+    executor: RemoteExecutor
+    task: asyncio.Task[None]
+    active_at_s: float = 0.0
 
 
 class RemoteExecutorPool:
@@ -77,7 +91,10 @@ class RemoteExecutorPool:
             RemoteExecutor, url, tools=tuple(tools), sleep=sleep, hung=HungTools(), client=self._client
         )
         self._make_executor("")  # raises now for tools that cannot be used
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, RunningExecutor] = {}
+        self._activity: dict[
+            str, str
+        ] = {}  # when something happened last, on the first page
         self._server_roles: tuple[str, ...] | None = None  # None: the server was not asked yet
         self._without_role: set[str] = set()
         self._poll_count = 0
@@ -98,7 +115,7 @@ class RemoteExecutorPool:
                     log.warning("the sessions could not be listed yet: %s", error)
                 await self._sleep(delay_s)
         finally:
-            tasks = list(self._running.values())
+            tasks = [running.task for running in self._running.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -119,16 +136,37 @@ class RemoteExecutorPool:
         is_full = self._poll_count % FULL_POLL_EVERY == 0
         page = await self._get_json(path, SessionPage)
         self._start_listed(page)
+        self._activity = {item.session_id: item.last_activity for item in page.sessions}
         while is_full and page.next is not None:
             page = await self._get_json(f"{path}&after={quote_plus(page.next)}", SessionPage)
             self._start_listed(page)
         self._poll_count += 1
+        self._end_idle()
 
     def _start_listed(self, page: SessionPage) -> None:
+        now_s = asyncio.get_running_loop().time()
         for session in page.sessions:
-            is_open = session.app == self._app and session.state != "closed"
-            if is_open and session.session_id not in self._running and self._may_answer(session):
-                self._start_executor(session.session_id)
+            if session.app != self._app or not self._is_active(session) or not self._may_answer(session):
+                continue
+            running = self._running.get(session.session_id)
+            if running is None:
+                running = self._start_executor(session.session_id)
+            running.active_at_s = now_s
+
+    def _is_active(self, session: ListedSession) -> bool:
+        """Return whether something runs in a session, or has happened since the last poll."""
+        if session.state == "closed":
+            return False
+        if session.state != "idle":
+            return True
+        known = self._activity.get(session.session_id)
+        return known != session.last_activity and self._poll_count > 0
+
+    def _end_idle(self) -> None:
+        oldest_s = asyncio.get_running_loop().time() - IDLE_S
+        for running in self._running.values():
+            if running.active_at_s < oldest_s and running.executor.is_idle:
+                running.task.cancel()
 
     def _may_answer(self, session: ListedSession) -> bool:
         roles = {*(self._server_roles or ()), *session.roles}
@@ -149,10 +187,13 @@ class RemoteExecutorPool:
         except msgspec.DecodeError as error:
             raise PeerError(f"expected an answer to {path}: {error}") from None
 
-    def _start_executor(self, session_id: str) -> None:
-        task = asyncio.create_task(self._make_executor(session_id).run())
-        self._running[session_id] = task
+    def _start_executor(self, session_id: str) -> "RunningExecutor":
+        executor = self._make_executor(session_id)
+        task = asyncio.create_task(executor.run())
+        running = RunningExecutor(executor, task)
+        self._running[session_id] = running
         task.add_done_callback(partial(self._on_executor_done, session_id))
+        return running
 
     def _on_executor_done(self, session_id: str, task: asyncio.Task[None]) -> None:
         del self._running[session_id]

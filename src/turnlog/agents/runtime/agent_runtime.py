@@ -79,6 +79,7 @@ class AgentRuntime:
         self._completions = Completions(host, self._turn_loop, vocabulary, team.channel_vocabularies)
         self._executor = Executor(
             partial(host.log.put_blob, host.session_id),
+            confirm=host.confirm_ownership,
             describe=host.options.describe,
             hung=host.options.hung_tools,
         )
@@ -177,6 +178,15 @@ class AgentRuntime:
             if on_crash == "close":
                 await self._host.append_closings(lambda: self._crash_events(SHUTDOWN_MESSAGE))
             await self._append_interruption()
+
+    def hand_over(self) -> None:
+        # Tools of the current step still run to their end: whether one has started is not in the log. The
+        # next owner calls the models of agents that have all their results.
+        self._completions.is_handing_over = True
+
+    @property
+    def is_between_steps(self) -> bool:
+        return not self._host.has_tasks
 
     def abandon(self) -> None:
         self._approval_timers.cancel_all()

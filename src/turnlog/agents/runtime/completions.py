@@ -51,10 +51,11 @@ class Completions:
         self._channel_vocabularies = channel_vocabularies
         self.history = History()
         self.active_agents: set[str] = set()
+        self.is_handing_over = False
 
     def start(self, agent_id: str) -> None:
-        """Start a completion of an agent, unless one is under way."""
-        if agent_id not in self.active_agents:
+        """Start a completion of an agent, unless one is under way, or the next owner is to do it."""
+        if agent_id not in self.active_agents and not self.is_handing_over:
             self.active_agents.add(agent_id)
             invocation = self._host.tree.open[agent_id]
             self._host.spawn(self._run_step(invocation), invocation.scope.trace_id)
@@ -63,6 +64,7 @@ class Completions:
         """Run one completion, with retries. The output of a failed attempt is retracted before the next."""
         retry = self._turn_loop.agent_of(invocation).retry
         for failures in count(1):
+            await self._host.confirm_ownership()  # a paused process must not pay for a model in vain
             reply = self._make_reply(invocation)
             error = await self._attempt(invocation, reply)
             if error is None:
@@ -71,6 +73,9 @@ class Completions:
                 await self._fail_step(invocation, reply, error)
                 return
             await self._retract(invocation, reply, error.code)
+            if self.is_handing_over:
+                self.active_agents.discard(invocation.agent_id)
+                return
             await asyncio.sleep(retry.delay_s(failures, error.retry_after_s))
 
     async def _attempt(self, invocation: Invocation, reply: ReplyBuilder) -> ModelError | None:

@@ -16,7 +16,7 @@ import contextvars
 import inspect
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -54,6 +54,7 @@ MAX_ABANDONED_TOOLS = 32  # of one session; more mean that its tools are broken,
 MAX_HUNG_TOOLS = 128  # of all sessions of a process; each may keep a thread and its stack
 
 DescribeError = Callable[[str, Exception], str]  # (tool name, error) -> the message of the result
+Confirm = Callable[[], Awaitable[None]]
 
 
 def mask_tool_error(tool: str, error: Exception) -> str:
@@ -64,6 +65,10 @@ def mask_tool_error(tool: str, error: Exception) -> str:
 def explain_tool_error(tool: str, error: Exception) -> str:
     """Return a message with the exception, for development: every member of the session reads it."""
     return f"{tool} failed: {type(error).__name__}: {str(error)[:MAX_ERROR_CHARS]}"
+
+
+async def confirm_always() -> None:
+    """For sessions that no other process can own."""
 
 
 class HungTools:
@@ -94,8 +99,11 @@ class Executor:
         max_concurrent: int = MAX_CONCURRENT_CALLS,
         describe: DescribeError = mask_tool_error,
         hung: HungTools | None = None,
+        confirm: Confirm = confirm_always,
     ) -> None:
+        """`confirm` is awaited before each tool: it raises if another process owns the session now."""
         self._describe = describe
+        self._confirm = confirm
         self._hung_tools = hung or HungTools()
         self.idempotency_cache = IdempotencyCache()
         self._put_blob = put_blob
@@ -124,6 +132,7 @@ class Executor:
         if tool.context_parameter is not None:
             values = values | {tool.context_parameter: context}
         async with self._slots:
+            await self._confirm()
             if len(self._abandoned) >= MAX_ABANDONED_TOOLS or self._hung_tools.is_full:
                 log.error("tool %s was not started: too many tools do not stop", tool.name)
                 return error_result(call, "EXECUTION_ERROR", f"{tool.name} cannot run now")

@@ -4,6 +4,9 @@ One task claims sessions that are wanted, whose time to wake has come, or whose 
 has been quiet for `quiet_s` (no turn runs, no task, no user) is released: its session is claimed again when
 an event asks for work. A runner that failed is replaced when the store accepts writes again, or when the
 session is used again; it keeps its lease until then.
+
+On a log that several processes share, each claim renews the pool's owner, and the states of its sessions are
+stored for the lists of other processes. A pool that drains claims nothing more and hands its sessions over.
 """
 
 import asyncio
@@ -60,6 +63,8 @@ class RunnerPool:
         self._failures: Counter[str] = Counter()  # of runners by session, without failures of the store
         self._claim_task: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._is_draining = False
+        self._saved_states: dict[str, str] = {}  # of open runners, as other processes see them
 
     def __len__(self) -> int:
         return len(self._openings)
@@ -132,6 +137,11 @@ class RunnerPool:
             known_count = leases.wanted_count
             claimed_at_ms = self._log.now_ms()
             try:
+                await self._save_states()
+                if self._is_draining:
+                    await leases.renew(self.owner, is_draining=True)
+                    await asyncio.sleep(self._log.claim_poll_s or RETRY_S)
+                    continue
                 claimed = await leases.claim_wanted(self.owner, self._apps, CLAIM_LIMIT)
                 for lease in claimed:
                     self._start_claimed(lease)
@@ -153,6 +163,24 @@ class RunnerPool:
         wake_s = None if wake_at_ms is None else max(0.0, (wake_at_ms - self._log.now_ms()) / 1000)
         times_s = [time_s for time_s in (wake_s, self._log.claim_poll_s) if time_s is not None]
         return min(times_s, default=None)
+
+    async def _save_states(self) -> None:
+        """Store the states of sessions that have changed since the last time, for other processes."""
+        if not self._log.is_shared:
+            return
+        states: dict[str, str] = {}
+        for session_id in self._openings:
+            runner = self.find(session_id)
+            if runner is not None:
+                states[session_id] = runner.state
+        changed = {
+            session_id: state
+            for session_id, state in states.items()
+            if self._saved_states.get(session_id) != state
+        }
+        self._saved_states = states
+        if changed:
+            await self._log.leases.save_states(self.owner, changed)
 
     def _start_claimed(self, lease: Lease) -> None:
         session_id = lease.session_id
@@ -230,6 +258,8 @@ class RunnerPool:
             timer.cancel()
         if runner.has_ended:
             self._forget_ended(runner)
+        elif self._is_draining:
+            self._release_if_handed_over(runner)
         elif self._is_releasable(runner):
             self._failures.pop(session_id, None)
             loop = asyncio.get_running_loop()
@@ -305,6 +335,30 @@ class RunnerPool:
             return
         if session_id not in self._releases and self.has_failed(session_id):
             self._start(session_id, None)
+
+    # draining
+
+    async def drain(self, timeout_s: float) -> None:
+        """Claim nothing more, and hand every session over when it is between two steps of its turns.
+
+        Return when this process owns no session any more, or after the timeout. What still runs then is for
+        `close`.
+        """
+        self._is_draining = True
+        for task in list(self._openings.values()):
+            runner = opened_runner(task) if task.done() else None
+            if runner is not None:
+                runner.runtime.hand_over()
+                self._on_change(runner)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._openings:
+                    await self._changed.wait()
+
+    def _release_if_handed_over(self, runner: SessionRunner) -> None:
+        runner.runtime.hand_over()  # it may have been opened since the drain began
+        if not runner.users and runner.runtime.is_between_steps:
+            self._begin_release(runner)
 
     # closing
 

@@ -95,6 +95,15 @@ class SessionRunner:
         """Return whether nothing would be lost if this process released the session."""
         return self.is_idle and not self.users and not self._tasks and self.runtime.is_quiet
 
+    @property
+    def has_tasks(self) -> bool:
+        return bool(self._tasks)
+
+    @property
+    def state(self) -> str:
+        """Return what lists of other processes show of the session (`RunnerOptions.describe_state`)."""
+        return self.options.describe_state(self)
+
     # opening and closing
 
     async def open(self) -> None:
@@ -135,14 +144,16 @@ class SessionRunner:
     async def close(self, *, is_shutdown: bool = True) -> None:
         """End all work and release the session. Calls that wait stay open for the next owner.
 
-        `is_shutdown`: this process ends, and the log says so.
+        `is_shutdown`: this process ends, and the log says so, unless other processes share the log: one of
+        them continues at once.
         """
         await self._stop_following()
         wakes_next_server = False
         try:
             if self.error is None:
                 await self.runtime.stop(self.options.on_crash)
-                wakes_next_server = is_shutdown and await self._append_process_end()
+                if is_shutdown and not self.log.is_shared:
+                    wakes_next_server = await self._append_process_end()
         except Fenced:
             log.info("another process owns %s now", self.session_id)
         await self.end_tasks()
@@ -167,7 +178,7 @@ class SessionRunner:
     async def _release_lease(self, *, is_due: bool) -> None:
         """End the lease. With `is_due` the session needs the next owner at once."""
         wake_at_ms = now_ms() if is_due else self.runtime.wake_at_ms
-        state = self.options.describe_state(self)
+        state = self.state
         with suppress(Unavailable):  # the log is closed: its leases have ended with it
             await self.log.leases.release(self.lease, self.processed_seq, wake_at_ms, state)
         self._wakeup.wake()
@@ -178,10 +189,15 @@ class SessionRunner:
         if self._follow_task is not None:
             self._follow_task.cancel()
             await asyncio.gather(self._follow_task, return_exceptions=True)
+        self._wakeup.wake()  # no event is folded from now on: those who wait for one must not wait for ever
 
     async def save_seen(self) -> None:
         """Store that this owner acts on everything up to the last event: no other owner does it again."""
         await self.log.leases.save_seen(self.lease.owner, {self.session_id: self.tree.last_seq})
+
+    async def confirm_ownership(self) -> None:
+        """Return when it is certain that no other process owns the session. Raise `Fenced` if one does."""
+        await self.log.leases.confirm(self.lease)
 
     # following
 

@@ -57,6 +57,15 @@ class SessionRuntime(Protocol):
         """End all work of this process. With `continue`, leave the turns open for the next owner."""
         ...
 
+    def hand_over(self) -> None:
+        """Begin no further step: another process continues the turns. May be called again."""
+        ...
+
+    @property
+    def is_between_steps(self) -> bool:
+        """Return whether, after `hand_over`, nothing of this process is interrupted by a release."""
+        ...
+
     def abandon(self) -> None:
         """End timers and processes at once, and append nothing: the runner has failed, or lost its lease."""
         ...

@@ -17,6 +17,7 @@ from turnlog.log.jobs import (
     JobResult,
     RenewOwner,
     SaveSeen,
+    SaveStates,
 )
 from turnlog.log.leases import Lease, LeaseRow, claimed_row
 from turnlog.log.local_jobs import JobHandlers, require_record
@@ -26,9 +27,9 @@ from turnlog.log.postgres.schema import RECORD_COLUMNS, decode_record_row
 from turnlog.log.postgres.transaction import EngineTransaction
 from turnlog.log.records import SessionRecord
 
-RENEW: Query = """insert into worker (owner, process, since, until)
-    values (%(owner)b, %(process)b, now(), now() + %(lease)b)
-    on conflict (owner, process) do update set until = excluded.until,
+RENEW: Query = """insert into worker (owner, process, node, since, until)
+    values (%(owner)b, %(process)b, %(node)b, now(), now() + %(lease)b)
+    on conflict (owner, process) do update set until = excluded.until, node = excluded.node,
         since = case when worker.until > now() + %(lease)b / 2 then worker.since else excluded.since end
     returning since <= now() - %(lease)b as may_replace"""
 # Whether the owner of a lease is alive, has ended, or has not renewed for a lease time.
@@ -36,16 +37,21 @@ SELECT_OWNER_STATE: Query = """select case when worker.owner is null then 'ended
         when worker.until > now() then 'alive' else 'silent' end
     from lease left join worker on worker.owner = lease.owner and worker.process = lease.process
     where lease.session = %b"""
+# The node of the last owner has a moment's advantage: it has the files of a Claude Code process.
+IS_FREE: Query = """(lease.node in ('', %(node)b) or {since} <= %(now_ms)b - %(preference_ms)b
+    or not exists (select 1 from worker where worker.node = lease.node and until > now()))"""
 # A few more candidates than needed: other owners may have locked some. A row that another owner has claimed
 # since the candidates were found has another fence, and one that was released has no owner.
 CLAIM_WANTED: Query = f"""
     with candidate as materialized (
         (select session, lease.owner, lease.fence from lease join session as one on one.name = lease.session
             where owner is null and wanted_at is not null and not closed and {{of_apps}}
+                and {IS_FREE.replace("{since}", "wanted_at")}
             order by wanted_at limit %(candidates)b)
         union
         (select session, lease.owner, lease.fence from lease join session as one on one.name = lease.session
             where owner is null and wake_at <= %(now_ms)b and not closed and {{of_apps}}
+                and {IS_FREE.replace("{since}", "wake_at")}
             order by wake_at limit %(candidates)b)
         union
         (select session, lease.owner, lease.fence from lease join session as one on one.name = lease.session
@@ -67,7 +73,7 @@ CLAIM_WANTED: Query = f"""
         update lease set owner = %(owner)b, process = %(process)b,
             fence = greatest(lease.fence, due.record_fence) + 1,
             attempts = attempts + (lease.owner is not null)::integer, wake_at = null,
-            claimed_at = %(now_ms)b, claim = %(claim)b
+            claimed_at = %(now_ms)b, claim = %(claim)b, node = %(node)b
         from due where lease.session = due.session
         returning lease.*, due.id, due.due_ms
     ), fenced as (
@@ -87,6 +93,8 @@ SELECT_CLAIMED: Query = f"""select lease.fence, seen, attempts, {
     from lease join session on session.name = lease.session
     where lease.owner = %b and process = %b and claim = %b"""
 SPARE_CANDIDATES = 16
+PREFERENCE_S = 5.0  # that a wanted session waits for the node of its last owner, if that is alive
+SAVE_NODE: Query = "update lease set node = %b where session = %b"
 
 
 class OwnerClaims(NamedTuple):
@@ -94,23 +102,30 @@ class OwnerClaims(NamedTuple):
 
     process: str
     lease_s: float
+    node: str
 
     def handlers(self) -> JobHandlers:
         return {
             ClaimLease: self.claim_lease,
             ClaimWanted: self.claim_wanted,
             SaveSeen: self.save_seen,
+            SaveStates: self.save_states,
             RenewOwner: self.renew,
             EndOwner: self.end,
         }
 
     def renew(self, transaction: EngineTransaction, job: RenewOwner) -> JobResult:
-        self._renew(transaction, job.owner)
+        self._renew(transaction, job.owner, "" if job.is_draining else self.node)
         return JobResult()
 
-    def _renew(self, transaction: EngineTransaction, owner: str) -> bool:
+    def _renew(self, transaction: EngineTransaction, owner: str, node: str) -> bool:
         """Move the time of an owner. Return whether it may claim from an owner whose time has passed."""
-        values = {"owner": owner, "process": self.process, "lease": timedelta(seconds=self.lease_s)}
+        values = {
+            "owner": owner,
+            "process": self.process,
+            "node": node,
+            "lease": timedelta(seconds=self.lease_s),
+        }
         [(may_replace,)] = transaction.reader.select(RENEW, values)
         return bool(may_replace)
 
@@ -124,7 +139,7 @@ class OwnerClaims(NamedTuple):
 
     def claim_lease(self, transaction: EngineTransaction, job: ClaimLease) -> JobResult:
         record = require_record(transaction, job.session_id)
-        may_replace = self._renew(transaction, job.owner)
+        may_replace = self._renew(transaction, job.owner, self.node)
         row = transaction.get_lease(job.session_id) or LeaseRow(job.session_id)
         if row.owner is not None and (row.owner, row.process) != (job.owner, self.process):
             [(state,)] = transaction.reader.select(SELECT_OWNER_STATE, [job.session_id])
@@ -133,6 +148,7 @@ class OwnerClaims(NamedTuple):
 
         claimed = claimed_row(row, job.owner, self.process, record.fence, job.now_ms)
         transaction.put_lease(claimed)
+        transaction.connection.execute(SAVE_NODE, [self.node, job.session_id])
         record = record.replace(fence=claimed.fence, revision=record.revision + 1)
         transaction.put_record(record)
         return JobResult(claimed.lease(), (record,))
@@ -153,7 +169,9 @@ class OwnerClaims(NamedTuple):
                 "limit": job.limit,
                 "candidates": job.limit + SPARE_CANDIDATES,
                 "claim": claim,
-                "may_replace": self._renew(transaction, job.owner),
+                "may_replace": self._renew(transaction, job.owner, self.node),
+                "node": self.node,
+                "preference_ms": int(PREFERENCE_S * 1000),
             }
             of_apps = ALL_APPS if job.apps is None else SOME_APPS
             rows = reader.select(CLAIM_WANTED.replace("{of_apps}", of_apps), values)
@@ -172,6 +190,15 @@ class OwnerClaims(NamedTuple):
         columns = transpose(sorted(job.seen)) or [[], []]
         transaction.connection.execute(
             """update lease set seen = new.seen from unnest(%b::text[], %b::bigint[]) as new(session, seen)
+            where lease.session = new.session and owner = %b and process = %b""",
+            [*columns, job.owner, self.process],
+        )
+        return JobResult()
+
+    def save_states(self, transaction: EngineTransaction, job: SaveStates) -> JobResult:
+        columns = transpose(sorted(job.states)) or [[], []]
+        transaction.connection.execute(
+            """update lease set state = new.state from unnest(%b::text[], %b::text[]) as new(session, state)
             where lease.session = new.session and owner = %b and process = %b""",
             [*columns, job.owner, self.process],
         )

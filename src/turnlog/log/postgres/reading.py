@@ -404,6 +404,10 @@ class EngineReader:
         )
         return rows[0][0] if rows else None
 
+    def holds_lease(self, session_id: str, owner: str, process: str, fence: int) -> bool:
+        query: Query = "select 1 from lease where session = %b and owner = %b and process = %b and fence = %b"
+        return bool(self.select(query, [session_id, owner, process, fence]))
+
     def lease_states(self, session_ids: Sequence[str]) -> dict[str, str]:
         return dict(
             self.select("select session, state from lease where session = any(%b)", [list(session_ids)])

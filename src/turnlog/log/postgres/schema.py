@@ -75,13 +75,13 @@ MIGRATIONS = [
         fence bigint not null default 0, seen bigint not null default -1, wake_at bigint, wanted_at bigint,
         wanted_seq bigint not null default -1, attempts integer not null default 0,
         claimed_at bigint not null default 0, state text not null default '',
-        claim text not null default '') with (fillfactor = 80);
+        claim text not null default '', node text not null default '') with (fillfactor = 80);
     create index lease_owner on lease (owner, process) where owner is not null;
     create index lease_wanted on lease (wanted_at) where wanted_at is not null and owner is null;
     create index lease_wake on lease (wake_at) where wake_at is not null and owner is null;
     create table worker (
-        owner text not null, process text not null, since timestamptz not null, until timestamptz not null,
-        primary key (owner, process)) with (fillfactor = 50);
+        owner text not null, process text not null, node text not null, since timestamptz not null,
+        until timestamptz not null, primary key (owner, process)) with (fillfactor = 50);
     create table engine (system_identifier bigint not null, timeline text not null, quorum boolean not null);
     insert into engine select system_identifier, left(pg_walfile_name(pg_current_wal_lsn()), 8), false
         from pg_control_system();

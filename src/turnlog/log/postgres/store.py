@@ -6,6 +6,7 @@ same jobs are repeated: an append that was committed without an answer is recogn
 never cancelled. Other processes hear of changes by a bell beside the commit (`notify_bell`).
 """
 
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -76,14 +77,17 @@ class PostgresStore:
         writable: bool = True,
         patience_s: float = PATIENCE_S,
         lease_s: float = LEASE_S,
+        node: str | None = None,
     ) -> None:
+        """`node` names this machine; the default is its host name."""
         self._url = url
+        self.lease_s: float | None = lease_s
         self._process = new_process_id()
         self._stop = threading.Event()
         self._patience = Patience(patience_s, self._stop)
         self._handlers: JobHandlers = {
             **SESSION_JOB_HANDLERS,
-            **OwnerClaims(self._process, lease_s).handlers(),
+            **OwnerClaims(self._process, lease_s, node or socket.gethostname()).handlers(),
             AppendRequest: append_once,
             CreateSession: create_once,
         }
@@ -354,6 +358,9 @@ class PostgresStore:
 
     def owner_of(self, session_id: str) -> str | None:
         return self._read(lambda reader: reader.owner_of(session_id))
+
+    def holds_lease(self, session_id: str, owner: str, fence: int) -> bool:
+        return self._read(lambda reader: reader.holds_lease(session_id, owner, self._process, fence))
 
     def lease_states(self, session_ids: Sequence[str]) -> dict[str, str]:
         return self._read(lambda reader: reader.lease_states(session_ids))

@@ -198,6 +198,10 @@ class SqliteStore:
         return connection
 
     @property
+    def lease_s(self) -> float | None:
+        return None  # one process writes, and its owners live as long as it does
+
+    @property
     def reconcile_s(self) -> float | None:
         """No ring is lost inside the process that writes; a reading process polls a counter."""
         return None if self._writable else READER_RECONCILE_S
@@ -722,11 +726,18 @@ class SqliteStore:
         return None
 
     def owner_of(self, session_id: str) -> str | None:
+        row = self._read_lease(session_id)
+        return row.owner if row is not None and self.owners.is_alive(row) else None
+
+    def holds_lease(self, session_id: str, owner: str, fence: int) -> bool:
+        row = self._read_lease(session_id)
+        return row is not None and row.is_held(owner, fence)
+
+    def _read_lease(self, session_id: str) -> LeaseRow | None:
         query = "select * from lease where session = ?"
         with translate_errors():
             stored = self._reader_connection().execute(query, (session_id,)).fetchone()
-        row = lease_row(stored) if stored else None
-        return row.owner if row is not None and self.owners.is_alive(row) else None
+        return lease_row(stored) if stored else None
 
     def lease_states(self, session_ids: Sequence[str]) -> dict[str, str]:
         query = "select * from lease where session in (select value from json_each(?))"

@@ -95,6 +95,15 @@ TokenVerifier = Callable[[str, float], "Identity | Awaitable[Identity | None] | 
 """Returns the identity of a token, at once or when its key has been fetched; None for an invalid token."""
 
 
+UseCode = Callable[[str, int], Awaitable[bool]]
+"""Returns whether no server has accepted the code of a number and an expiry before."""
+
+
+async def accept_code(number: str, until: int) -> bool:
+    """Accept a code: no other server has the key that signed it."""
+    return True
+
+
 def reject_token(token: str, now_s: float) -> Identity | None:
     return None
 
@@ -114,7 +123,9 @@ class BuiltinAuth:
         self._key = key
         self._tokens = dict(tokens or {})
         self._by_tokens = tokens is not None or verify is not reject_token
-        self._revoked_cookies = revoked_cookies or RevokedCookies()
+        self.revoked_cookies = revoked_cookies or RevokedCookies()
+        # servers that share a log ask it, so that a code is used once over all of them
+        self.use_code: UseCode = accept_code
         self._verify = verify
         self.start_id = start_id or secrets.token_urlsafe(16)
         self._used_codes: dict[str, int] = {}
@@ -157,7 +168,7 @@ class BuiltinAuth:
         is_local_owner = cookie.name == LOCAL.name and not cookie.token
         if is_local_owner and self._by_tokens and not cookie.by_tokens:
             return False
-        return not self._revoked_cookies.is_revoked(cookie.name, cookie.id, cookie.made_ms)
+        return not self.revoked_cookies.is_revoked(cookie.name, cookie.id, cookie.made_ms)
 
     def is_still_valid(self, identity: Identity) -> bool:
         if identity.cookie is not None and not self._is_cookie_valid(identity.cookie):
@@ -194,7 +205,7 @@ class BuiltinAuth:
         cookie = self.verify_signed(text, now_s)
         if isinstance(cookie, Cookie):
             until = int(now_s + COOKIE_LIFETIME_S) + 1
-            await self._revoked_cookies.revoke(cookie.name, cookie.id, until, now_s)
+            await self.revoked_cookies.revoke(cookie.name, cookie.id, until, now_s)
 
     def make_sign_in_code(self, now_s: float, session_id: str = "") -> str:
         """Return a code that signs the person in who started this server, once."""
@@ -214,7 +225,8 @@ class BuiltinAuth:
     def redeem_code(self, code: str, now_s: float) -> SignInCode | JoinCode | None:
         """Return the value of a valid code, or None.
 
-        A sign-in code is used up by it. A join code is not: the log uses up its invite.
+        A sign-in code is used up by it on this server; `use_code` says whether another one has accepted it. A
+        join code is not used up: the log uses up its invite.
         """
         value = self.verify_signed(code, now_s)
         if isinstance(value, JoinCode):

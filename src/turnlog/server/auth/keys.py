@@ -4,6 +4,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from turnlog.server.auth.credentials import GUEST_PREFIX
 from turnlog.server.auth.private_files import write_private_temp_file
 
 KEY_BYTES = 32
+KEY_VARIABLE = "TURNLOG_KEY"
+MIN_SECRET_BYTES = 32  # as a base64 text of 24 random bytes has
 MIN_TOKEN_CHARS = 24  # a shorter token could be guessed
 
 
@@ -33,8 +36,13 @@ class TokenEntry(msgspec.Struct, forbid_unknown_fields=True):
 def load_or_create_key(log_url: str) -> bytes:
     """Return the key of a log, from a file beside it that is created if needed. Raise `CallerError`.
 
-    A log in memory has no file: its key is new in each process.
+    A log in memory has no file: its key is new in each process. Servers that share a log must have the same
+    key, which has to be given to each of them.
     """
+    if not is_local_log(log_url):
+        raise CallerError(
+            f"servers that share a log need the same signing key: give each one --key-file or {KEY_VARIABLE}"
+        )
     file = log_sibling_path(log_url, ".key")
     if file is None:
         return secrets.token_bytes(KEY_BYTES)
@@ -43,6 +51,29 @@ def load_or_create_key(log_url: str) -> bytes:
         return read_key(file) if file.exists() else create_key(file)
     except OSError as error:
         raise CallerError(f"cannot store the server's key in {file}: {error.strerror}") from None
+
+
+def is_local_log(log_url: str) -> bool:
+    """Return whether a log belongs to one process of this machine."""
+    return log_url.startswith(("memory:", "sqlite:"))
+
+
+def derive_key(secret: bytes, source: str) -> bytes:
+    """Return the key that a secret text stands for. Raise `CallerError` if it can be guessed."""
+    text = secret.strip()
+    if len(text) < MIN_SECRET_BYTES:
+        raise CallerError(f"expected at least {MIN_SECRET_BYTES} random characters in {source}")
+    return sha256(b"turnlog key:" + text).digest()
+
+
+def read_key_file(file: Path) -> bytes:
+    """Return the key of a file with a secret text. Raise `CallerError` if everyone can read the file."""
+    try:
+        if file.stat().st_mode & 0o007:
+            raise CallerError(f"{file} can be read by everyone: make it private (chmod 600 {file.name})")
+        return derive_key(file.read_bytes(), str(file))
+    except OSError as error:
+        raise CallerError(f"cannot read {file}: {error.strerror}") from None
 
 
 def log_sibling_path(log_url: str, suffix: str) -> Path | None:

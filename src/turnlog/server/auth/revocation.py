@@ -1,7 +1,8 @@
 """Cookies that were signed out, until they would have expired.
 
 For a SQLite log the records are in a private file beside the key: one line of JSON for each sign-out, on the
-disk before the sign-out is answered. Without a file they are in memory, as the key is. A principal has
+disk before the sign-out is answered. Without a file they are in memory, as the key is. Servers that share a
+log store them there (`sign_in_journal`), and `publish` is how. A principal has
 `MAX_IDS_PER_PRINCIPAL` records at most. The next one revokes every cookie that the principal has got up to
 then, so that signing in and out in a loop costs no memory.
 """
@@ -9,6 +10,7 @@ then, so that signing in and out in a loop costs no memory.
 import asyncio
 import logging
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -31,6 +33,9 @@ class Revocation(msgspec.Struct, frozen=True, omit_defaults=True):
     made_ms: int = 0
 
 
+Publish = Callable[[Revocation], Awaitable[None]]
+
+
 class RevokedCookies:
     """The revoked cookies. A cookie is identified by its principal, its id and the time it was made."""
 
@@ -41,6 +46,7 @@ class RevokedCookies:
         self._cutoffs: dict[str, Revocation] = {}
         self._line_count = 0
         self._write_lock = asyncio.Lock()
+        self.publish: Publish | None = None
         if file is not None and file.exists():
             self._load(file)
 
@@ -62,7 +68,10 @@ class RevokedCookies:
             record = Revocation(name, until, made_ms=int(now_s * 1000))
         else:
             record = Revocation(name, until, cookie_id)
-        self._apply(record)
+        self.apply(record)
+        if self.publish is not None:
+            await self.publish(record)
+            return
 
         async with self._write_lock:
             self._line_count += 1
@@ -77,7 +86,8 @@ class RevokedCookies:
             except OSError as error:
                 raise StoreError(f"the sign-out cannot be stored: {error.strerror}") from error
 
-    def _apply(self, record: Revocation) -> None:
+    def apply(self, record: Revocation) -> None:
+        """Refuse cookies from now on, without storing it."""
         if record.id:
             self._ids.setdefault(record.name, {})[record.id] = record.until
         else:
@@ -109,7 +119,7 @@ class RevokedCookies:
         try:
             for line in file.read_bytes().splitlines():
                 try:
-                    self._apply(msgspec.json.decode(line, type=Revocation))
+                    self.apply(msgspec.json.decode(line, type=Revocation))
                 except msgspec.DecodeError:
                     log.error("a line of %s is not a sign-out and is dropped", file.name)
             self._drop_expired()

@@ -1,5 +1,7 @@
 """`/api/me`, `/api/apps`, `/metrics`, `/healthz`: the caller, the applications, the state of the server."""
 
+from collections.abc import Callable
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -60,15 +62,28 @@ class HealthResponse(msgspec.Struct):
 class ServerInfoRoutes:
     """The routes about the caller and the server."""
 
-    def __init__(self, access: SessionAccess, metrics: Metrics, event_stream: EventStreamRoute) -> None:
+    def __init__(
+        self,
+        access: SessionAccess,
+        metrics: Metrics,
+        event_stream: EventStreamRoute,
+        is_draining: Callable[[], bool],
+    ) -> None:
         self._access = access
         self._metrics = metrics
         self._event_stream = event_stream
+        self._is_draining = is_draining
 
     def operations(self) -> list[Operation]:
         return [
             get_route("/api/me", self.get_me, "The caller.", MeResponse),
             get_route("/api/apps", self.list_apps, "The applications.", AppsResponse),
+            *self.worker_operations(),
+        ]
+
+    def worker_operations(self) -> list[Operation]:
+        """Return the routes that a worker has, too."""
+        return [
             get_route("/metrics", self.get_metrics, "Counters for Prometheus.", media_type="text/plain"),
             get_route(
                 "/healthz",
@@ -116,6 +131,8 @@ class ServerInfoRoutes:
     async def check_health(self, _: Request) -> Response:
         if self._access.sessions.log.health.is_failing:
             raise Unavailable("the log cannot be written: the last write failed")
+        if self._is_draining():
+            raise Unavailable("the server is being stopped; use another one")
         return json_response(HealthResponse("ok", turnlog.__version__))
 
 

@@ -144,6 +144,8 @@ class SignIn:
         if isinstance(redeemed, JoinCode):
             link = OpenedLink(request, code, redeemed, get_identity_or_none(request.scope), now_s)
             return await self._show_invitation(link)
+        if not await auth.use_code(redeemed.number, redeemed.until):
+            return unusable_link_page(request.scope)
         return self._sign_in_and_redirect(request, Identity(LOCAL), redeemed.session, now_s)
 
     async def redeem_link(self, request: Request) -> Response:

@@ -13,7 +13,7 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -24,6 +24,7 @@ from turnlog.errors import SessionDamaged
 from turnlog.events.roles import SERVER_ROLES
 from turnlog.log import SessionRecord
 from turnlog.log.subscription import Drain, FrameSink
+from turnlog.log.wakeup import Wakeup
 from turnlog.server.auth.credentials import Identity
 from turnlog.server.error_responses import error_response
 from turnlog.server.limits.policy import Limits
@@ -35,6 +36,8 @@ from turnlog.server.streaming.frames import Frames
 from turnlog.wire.dialects.framing import Framing
 
 EXPIRY_CHECK_INTERVAL_S = 0.25  # the shortest time between two looks for streams that are too old
+# The readers of a server that stops must not all reconnect at the same moment.
+RETRY_RANGE_MS = (500, 3000)
 SSE_MEDIA_TYPE = "text/event-stream"
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -104,6 +107,8 @@ class StreamRegistry:
         self._open_streams: dict[EventStreamResponse, None] = {}
         self._streams_by_session: dict[str, dict[EventStreamResponse, None]] = {}
         self._expiry_timer: asyncio.TimerHandle | None = None
+        self._drain_end_s = math.inf
+        self._changed = Wakeup()
         self.metrics = metrics
         self.rate_limiter = access.rate_limiter
 
@@ -138,6 +143,18 @@ class StreamRegistry:
         for stream in self._open_streams:
             stream.end()
 
+    async def drain(self, timeout_s: float) -> None:
+        """End all streams spread over a time, so that their readers do not reconnect all at once."""
+        now_s = asyncio.get_running_loop().time()
+        self._drain_end_s = now_s + timeout_s
+        for stream in self._open_streams:
+            stream.deadline_s = min(stream.deadline_s, random.uniform(now_s, self._drain_end_s))
+        self._end_expired()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._drain_end_s):
+                while self._open_streams:
+                    await self._changed.wait()
+
     def on_members_changed(self, record: SessionRecord) -> None:
         """End the streams of members whose roles have changed. Their clients reconnect if they still may."""
         for stream in self._streams_by_session.get(record.session_id, ()):
@@ -167,7 +184,10 @@ class StreamRegistry:
         age_s = self._max_stream_age_s * random.uniform(0.9, 1.0)
         if identity.expires_at_s is not None:
             age_s = min(age_s, max(0.0, identity.expires_at_s - time.time()))
-        stream.deadline_s = asyncio.get_running_loop().time() + age_s
+        now_s = asyncio.get_running_loop().time()
+        stream.deadline_s = now_s + age_s
+        if self._drain_end_s < math.inf:
+            stream.deadline_s = min(stream.deadline_s, random.uniform(now_s, max(now_s, self._drain_end_s)))
         self._open_streams[stream] = None
         for snapshot in stream.role_snapshots:
             self._streams_by_session.setdefault(snapshot.session_id, {})[stream] = None
@@ -183,6 +203,7 @@ class StreamRegistry:
             if not streams:
                 del self._streams_by_session[session_id]
         self.metrics.subscribers -= 1
+        self._changed.wake()
         if self._expiry_timer is not None and not self._open_streams:
             self._expiry_timer.cancel()
             self._expiry_timer = None
@@ -271,8 +292,9 @@ class EventStreamResponse:
             # Roles may have changed since the request was authenticated. From here on `on_members_changed`
             # ends this stream.
             if await self._registry.is_still_allowed(self.identity, self.role_snapshots):
-                if self._framing.opening:
-                    await self._write_and_drain(self._framing.opening)
+                opening = self._framing.encode_opening(random.randint(*RETRY_RANGE_MS))
+                if opening:
+                    await self._write_and_drain(opening)
                 await self._source.deliver(self.write_page)
         except SessionDamaged:
             pass  # the session has a new epoch now: the reader reconnects and gets a reset

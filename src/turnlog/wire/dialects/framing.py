@@ -23,7 +23,6 @@ SSE_HEADERS = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
-RETRY_FRAME = b"retry: 1000\n\n"
 HEARTBEAT_FRAME = sse.encode(b'{"type":"heartbeat","agent":"","final":true,"delta":""}', event="heartbeat")
 COMMENT_FRAME = b": ping\n\n"
 DONE_FRAME = sse.encode(DONE)
@@ -60,16 +59,27 @@ def encode_frames(messages: list[bytes], seq: int, epoch: str | None = None) -> 
     return frames
 
 
+def encode_retry(retry_ms: int) -> bytes:
+    """Return the time after which a browser reconnects."""
+    return sse.encode_retry_field(retry_ms) + b"\n"
+
+
+def encode_no_retry(retry_ms: int) -> bytes:
+    """Return nothing, for clients that do not expect a frame without data."""
+    return b""
+
+
 class Framing(NamedTuple):
     """The framing of one dialect.
 
-    `opening` begins a stream. `heartbeat` is sent after a silence; `encode_heartbeat` replaces
-    it where heartbeats carry the reader's position. `end` is what is left of a response that was read,
-    `cut` what the server sends if it ends a stream before its end.
+    `encode_opening` makes the first bytes of a stream, from the time after which its reader should reconnect
+    if it is cut off: the server chooses another one for each. `heartbeat` is sent after a silence;
+    `encode_heartbeat` replaces it where heartbeats carry the reader's position. `end` is what is left of a
+    response that was read, `cut` what the server sends if it ends a stream before its end.
     """
 
     headers: tuple[tuple[bytes, bytes], ...] = SSE_HEADERS
-    opening: bytes = RETRY_FRAME
+    encode_opening: Callable[[int], bytes] = encode_retry
     heartbeat: bytes = HEARTBEAT_FRAME
     encode_heartbeat: HeartbeatEncoder | None = None
     encode_frames: FrameEncoder = encode_frames
@@ -79,4 +89,6 @@ class Framing(NamedTuple):
 
 
 NATIVE_FRAMING = Framing()
-FOREIGN_FRAMING = Framing(opening=b"", heartbeat=COMMENT_FRAME, encode_reset=encode_no_reset, end=b"")
+FOREIGN_FRAMING = Framing(
+    encode_opening=encode_no_retry, heartbeat=COMMENT_FRAME, encode_reset=encode_no_reset, end=b""
+)

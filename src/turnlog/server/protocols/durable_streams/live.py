@@ -10,7 +10,7 @@ from turnlog.log.subscription import Drain, FrameSink
 from turnlog.server.limits.read_cost import ReadMeter
 from turnlog.server.protocols.durable_streams.open_stream import OpenStream
 from turnlog.server.protocols.durable_streams.reading import ContentPage, Readable, read_contents
-from turnlog.wire.dialects.framing import COMMENT_FRAME, Framing
+from turnlog.wire.dialects.framing import COMMENT_FRAME, Framing, encode_no_retry
 from turnlog.wire.durable_streams.framing import (
     MAX_JITTER_INTERVALS,
     Control,
@@ -27,7 +27,7 @@ STREAM_FRAMING = Framing(
         (b"cache-control", b"no-cache"),
         (b"x-accel-buffering", b"no"),
     ),
-    opening=b"",
+    encode_opening=encode_no_retry,
     heartbeat=COMMENT_FRAME,
     end=b"",
 )
