@@ -92,9 +92,7 @@ class RemoteExecutorPool:
         )
         self._make_executor("")  # raises now for tools that cannot be used
         self._running: dict[str, RunningExecutor] = {}
-        self._activity: dict[
-            str, str
-        ] = {}  # when something happened last, on the first page
+        self._activity: dict[str, str] = {}  # when something happened last, on the first page
         self._server_roles: tuple[str, ...] | None = None  # None: the server was not asked yet
         self._without_role: set[str] = set()
         self._poll_count = 0
