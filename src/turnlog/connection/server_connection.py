@@ -22,9 +22,11 @@ import msgspec
 from turnlog.agents.remote.server_client import ServerClient
 from turnlog.connection.event_follower import EventFollower
 from turnlog.connection.json_requests import JsonRequests, Sleep
+from turnlog.connection.server_target import ServerTarget
 from turnlog.errors import CallerError, NotFound, quote
 from turnlog.events import Catalog, Vocabulary
 from turnlog.ids import new_id
+from turnlog.recording import RecordedTurn
 from turnlog.vocabularies import FULL_CATALOG, VOCABULARIES
 
 PAGE_SESSIONS = 100
@@ -238,6 +240,24 @@ class ServerConnection:
         turn, and ends when it is over or all its agents wait.
         """
         return EventFollower(self.requests, self.catalog, session, after, types, turn)
+
+    # recording
+
+    def record(
+        self,
+        session: str,
+        *,
+        prompt: str | None = None,
+        name: str = "Agent",
+        model: str | None = None,
+        channel: str | None = None,
+    ) -> RecordedTurn:
+        """Record one turn of an agent of this process: `async with server.record(session) as turn`.
+
+        The token needs the server role `source`. See `turnlog.recording.RecordedTurn`.
+        """
+        target = ServerTarget(self.requests, self.catalog, session)
+        return RecordedTurn(target, prompt=prompt, name=name, model=model, channel=channel)
 
 
 def make_key_header(key: str | None) -> dict[str, str]:

@@ -74,6 +74,10 @@ class LogLeases:
     async def renew(self, owner: str, *, is_draining: bool = False) -> None:
         await self._run_as_owner(RenewOwner(owner, self._clock(), is_draining), owner)
 
+    async def end(self, owner: str) -> None:
+        self._owners.pop(owner, None)
+        await self._run(EndOwner(owner))
+
     async def confirm(self, lease: Lease) -> None:
         if self._is_certain(lease.owner):
             return

@@ -25,6 +25,9 @@ class NoRunners:
     async def open(self, session_id: str) -> SessionRunner:
         raise Conflict(f"a worker owns {session_id}", -1)
 
+    async def give_up(self, session_id: str) -> bool:
+        return True
+
     def retry(self, session_id: str) -> None:
         pass
 

@@ -23,9 +23,12 @@ from turnlog.events import EventDraft, Payload, ProcessEnd, ProcessStart, Scope,
 from turnlog.ids import now_ms
 from turnlog.log import Lease, Log, Page, Row
 from turnlog.log.wakeup import Wakeup
+from turnlog.state.closing import build_recording_closings
 from turnlog.state.tree import Tree
 
 log = logging.getLogger("turnlog.agents")
+
+RECORDER_LOST_MESSAGE = "The process that recorded this agent has ended."
 
 
 def ignore_runner(runner: "SessionRunner") -> None:
@@ -116,6 +119,8 @@ class SessionRunner:
         if (await self.log.info(self.session_id)).closed:
             return
         self._resumed_traces = {agent.scope.trace_id for agent in self.tree.open.values()}
+        # no runtime runs these agents: their process has not released the session, or not in time
+        await self.append_closings(lambda: build_recording_closings(self.tree, RECORDER_LOST_MESSAGE))
         await self.runtime.close_interrupted(self.options.on_crash)
         await self.append([EventDraft(notice, Scope(), "system") for notice in self._start_notices()])
         await self.replay_to_head()
