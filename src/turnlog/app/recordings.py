@@ -58,6 +58,7 @@ LEASE_S = 30.0  # a recorder renews three times in it; as long as a person waits
 # blob is private, and only a runtime of this server stores one.
 RECORDABLE_PREFIXES = ("agent.", "assistant.", "block.", "tool.")
 RECORDABLE_TYPES = frozenset({"approval.request", "parse.reject", "session.error", "context.compact"})
+CLAIM_ATTEMPTS = 3  # this process may claim the session at the same moment, for a message that has arrived
 RUNNING_STATE = '{"running":[""]}'  # what lists show of a session while it is recorded
 
 
@@ -95,13 +96,11 @@ class OpenRecording:
 class Recordings:
     """The recordings of this process, one for each session."""
 
-    def __init__(
-        self, log: Log, runners: RunnerPool | NoRunners, find_folds: FindFolds, lease_s: float = LEASE_S
-    ) -> None:
+    def __init__(self, log: Log, runners: RunnerPool | NoRunners, find_folds: FindFolds) -> None:
         self._log = log
         self._runners = runners
         self._find_folds = find_folds
-        self._lease_s = lease_s
+        self._lease_s = LEASE_S
         self._open: dict[str, OpenRecording] = {}
         self._begin_locks: dict[str, asyncio.Lock] = {}
         self._expiries: set[asyncio.Task[None]] = set()
@@ -121,7 +120,8 @@ class Recordings:
                 if recording is None:
                     recording = await self._claim(membership, owner)
                 elif recording.lease.owner != owner:
-                    await self._raise_conflict(session_id, "another recorder runs in this session")
+                    last = await self._log.last_seq(session_id)
+                    raise Conflict("another recorder runs in this session", last)
         finally:
             if not lock.locked():
                 self._begin_locks.pop(session_id, None)
@@ -130,20 +130,21 @@ class Recordings:
 
     async def _claim(self, membership: Membership, owner: str) -> OpenRecording:
         session_id = membership.session_id
-        if not await self._runners.give_up(session_id):
-            await self._raise_conflict(session_id, "a turn runs in this session")
-        lease = await self._log.leases.claim(session_id, owner)
+        lease = None
+        for _ in range(CLAIM_ATTEMPTS):
+            if not await self._runners.give_up(session_id):
+                break
+            lease = await self._log.leases.claim(session_id, owner)
+            if lease is not None or await self._log.leases.owner_of(session_id) != self._runners.owner:
+                break
+            await self._runners.open(session_id)  # this process has just claimed it
         if lease is None:
-            await self._raise_conflict(session_id, "another process runs this session")
-        assert lease is not None
+            raise Conflict("a turn runs in this session", await self._log.last_seq(session_id))
         recording = OpenRecording(lease)
         self._open[session_id] = recording
         await self._log.leases.save_states(owner, {session_id: RUNNING_STATE})
         await self._close_leftovers(membership, lease)
         return recording
-
-    async def _raise_conflict(self, session_id: str, problem: str) -> None:
-        raise Conflict(problem, await self._log.last_seq(session_id))
 
     async def _close_leftovers(self, membership: Membership, lease: Lease) -> None:
         """Close the agents of an earlier recording that no runner has closed yet."""
@@ -206,7 +207,9 @@ class Recordings:
         """End a recording. Agents that are still open are closed by the session's next runner."""
         recording = self._find(membership, recorder, fence)
         async with recording.lock:
-            await self._end(recording)
+            tree = (await self._find_folds(membership.record)).tree
+            is_open = any(agent.start.recorder is not None for agent in tree.open.values())
+            await self._end(recording, is_due=is_open)
 
     def _find(self, membership: Membership, recorder: str, fence: int) -> OpenRecording:
         require_source(membership)
@@ -241,18 +244,19 @@ class Recordings:
                 return
             log.info("the recorder of %s is silent: its agents are closed", recording.lease.session_id)
             try:
-                await self._end(recording)
+                await self._end(recording, is_due=True)
             except StoreError as error:
                 # no request is accepted any more; the lease ends with this process, or with its next claim
                 log.warning("%s cannot be released: %s", recording.lease.session_id, error)
 
-    async def _end(self, recording: OpenRecording) -> None:
+    async def _end(self, recording: OpenRecording, *, is_due: bool) -> None:
         lease = recording.lease
         if recording.timer is not None:
             recording.timer.cancel()
         self._open.pop(lease.session_id, None)
         # `seen` is that of the runner before: messages that arrived meanwhile are for the next one
-        await self._log.leases.release(lease, lease.seen, wake_at_ms=self._log.now_ms())
+        wake_at_ms = self._log.now_ms() if is_due else lease.wake_at_ms
+        await self._log.leases.release(lease, lease.seen, wake_at_ms)
         await self._log.leases.end(lease.owner)
 
     async def close(self) -> None:
@@ -261,7 +265,7 @@ class Recordings:
             if recording.timer is not None:
                 recording.timer.cancel()
             with suppress(StoreError):
-                await self._end(recording)
+                await self._end(recording, is_due=True)
         for task in list(self._expiries):
             task.cancel()
         await asyncio.gather(*self._expiries, return_exceptions=True)

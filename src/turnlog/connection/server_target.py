@@ -26,6 +26,7 @@ MAX_EVENTS_PER_REQUEST = 100  # the server refuses more
 MIN_DELTA_INTERVAL_S = 0.05  # twenty requests a second are smooth to read, and a tenth of the server's limit
 CONFLICT = 409
 GONE = 410
+LAST_SEQ = "; the last seq is "  # how a `Conflict` ends
 # what answers a question, and what stops a turn
 FOLLOWED_TYPES = ("tool.result", "approval.decision", "ui.command")
 
@@ -59,7 +60,8 @@ class ServerTarget:
             answer = await self._post({})
         except ServerRefused as refusal:
             if refusal.status == CONFLICT:
-                raise Conflict(refusal.problem, -1) from None
+                problem, _, last = refusal.problem.partition(LAST_SEQ)
+                raise Conflict(problem, int(last) if last.isdigit() else -1) from None
             raise
         self._fence = answer.fence
         self._lease_s = answer.lease_s
@@ -101,7 +103,7 @@ class ServerTarget:
             if isinstance(item, Entry):
                 yield item
 
-    async def release(self) -> None:
+    async def release(self, *, is_complete: bool) -> None:
         if self._fence is None:
             return
         # a server that cannot be told closes the recording when its lease is over

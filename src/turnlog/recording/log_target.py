@@ -99,11 +99,12 @@ class LogTarget:
                     if not row.live:
                         yield self._catalog.decode_entry(decode_envelope(envelope_json(row)))
 
-    async def release(self) -> None:
+    async def release(self, *, is_complete: bool) -> None:
         lease, self._lease = self._lease, None
         if lease is None:
             return
         with suppress(StoreError):  # a log that is closed has ended its leases
-            # due at once: messages that arrived meanwhile, and agents that are open, are for the next owner
-            await self._log.leases.release(lease, lease.seen, wake_at_ms=self._log.now_ms())
+            # `seen` is that of the owner before: messages that arrived meanwhile are for the next one
+            wake_at_ms = lease.wake_at_ms if is_complete else self._log.now_ms()
+            await self._log.leases.release(lease, lease.seen, wake_at_ms)
             await self._log.leases.end(self._owner)

@@ -40,6 +40,9 @@ class RecordTarget(Protocol):
         """Yield the durable events after a seq, for ever."""
         ...
 
-    async def release(self) -> None:
-        """Give the session up. What is open is closed by its next owner. Never raises for a lost session."""
+    async def release(self, *, is_complete: bool) -> None:
+        """Give the session up. Unless it is complete, its next owner closes what is open.
+
+        Never raises for a session that is lost.
+        """
         ...

@@ -95,7 +95,7 @@ class RecordedTurn:
             self._builder.start(self._info, self._trace_id, self._channel)
             await self._target.append([*items, *self._builder.take_output()])
         except BaseException:
-            await self._target.release()
+            await self._target.release(is_complete=False)
             raise
         self._body = asyncio.current_task()
         self._cancellations = self._body.cancelling() if self._body is not None else 0
@@ -127,11 +127,13 @@ class RecordedTurn:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        is_complete = False
         try:
             if isinstance(self._interruption, RecordingLost) or isinstance(error, RecordingLost):
                 await self._output.close()
                 return
             await self._append_end(error)
+            is_complete = True
         except RecordingLost:
             if error is None:
                 raise
@@ -141,7 +143,7 @@ class RecordedTurn:
             if error is None:
                 raise
         finally:
-            await self._target.release()
+            await self._target.release(is_complete=is_complete)
 
     async def _append_end(self, error: BaseException | None) -> None:
         items: list[EventDraft] = []

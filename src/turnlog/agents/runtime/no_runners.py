@@ -7,6 +7,8 @@ from turnlog.errors import Conflict
 class NoRunners:
     """Null object in place of `RunnerPool`, for web nodes."""
 
+    owner = ""  # of no session
+
     def __len__(self) -> int:
         return 0
 
