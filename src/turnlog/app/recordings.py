@@ -91,6 +91,7 @@ class OpenRecording:
     lease: Lease
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     timer: asyncio.TimerHandle | None = None
+    renewal_count: int = 0
 
 
 class Recordings:
@@ -162,10 +163,10 @@ class Recordings:
         """Renew a recording and append its events, all or none. Return the seqs of the events."""
         recording = self._find(membership, recorder, fence)
         async with recording.lock:
+            self._find(membership, recorder, fence)  # it may have ended while this request waited
             if self._log.leases.lease_s is not None:
                 await self._log.leases.renew(recording.lease.owner)
             seqs = await self._append(membership, recording, items) if items else []
-        if self._open.get(membership.session_id) is recording:
             self._restart_timer(recording)
         return await self._state_of(recording), seqs
 
@@ -228,18 +229,20 @@ class Recordings:
     def _restart_timer(self, recording: OpenRecording) -> None:
         if recording.timer is not None:
             recording.timer.cancel()
+        recording.renewal_count += 1
         loop = asyncio.get_running_loop()
-        recording.timer = loop.call_later(self._lease_s, self._begin_expiry, recording)
+        recording.timer = loop.call_later(
+            self._lease_s, self._begin_expiry, recording, recording.renewal_count
+        )
 
-    def _begin_expiry(self, recording: OpenRecording) -> None:
-        task = asyncio.create_task(self._expire(recording))
+    def _begin_expiry(self, recording: OpenRecording, renewal_count: int) -> None:
+        task = asyncio.create_task(self._expire(recording, renewal_count))
         self._expiries.add(task)
         task.add_done_callback(self._expiries.discard)
 
-    async def _expire(self, recording: OpenRecording) -> None:
+    async def _expire(self, recording: OpenRecording, renewal_count: int) -> None:
         async with recording.lock:  # a request that is being served has come in time
-            timer = recording.timer
-            is_renewed = timer is not None and timer.when() > asyncio.get_running_loop().time()
+            is_renewed = recording.renewal_count != renewal_count
             if is_renewed or self._open.get(recording.lease.session_id) is not recording:
                 return
             log.info("the recorder of %s is silent: its agents are closed", recording.lease.session_id)
