@@ -214,3 +214,24 @@ def test_the_sync_form_does_the_same(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(CallerError, match="closed"):
         connection.create("asking")
+
+
+def test_the_trace_context_of_a_message_is_stored_with_it(tmp_path: Path) -> None:
+    async def talk(server: Server) -> None:
+        async with connected(server) as connection:
+            session = await connection.create("asking")
+            traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+            sent = await connection.send(session, "Hi", key="k", traceparent=traceparent)
+            # the same request again has another span, and an invalid context counts as none
+            again = await connection.send(session, "Hi", key="k", traceparent=traceparent.replace("b7", "c8"))
+            assert again == sent
+            other = await connection.send(session, "Ho", traceparent="00-0-0-00")
+            [message, *_] = await read_turn(connection, session, sent.turn)
+            [plain, *_] = await read_turn(connection, session, other.turn)
+            assert isinstance(message.payload, UiMessage)
+            assert message.payload.traceparent == traceparent
+            assert isinstance(plain.payload, UiMessage)
+            assert plain.payload.traceparent is None
+
+    with running(ASKING, tmp_path) as server:
+        asyncio.run(talk(server))

@@ -48,14 +48,16 @@ async def read_turn(connection: ServerConnection, session: str, turn: str) -> li
     return [item async for item in connection.follow(session, turn=turn) if isinstance(item, Entry)]
 
 
+def list_calls(entries: Sequence[Entry], kind: type[ToolCall | ToolResult]) -> list[tuple[str, str]]:
+    return [(item.agent_id or "", item.payload.call_id) for item in entries if isinstance(item.payload, kind)]
+
+
 def check_balance(entries: Sequence[Entry]) -> None:
     """Every agent and call that began has ended once, in the events of whole turns."""
-    starts = [item.agent_id for item in entries if isinstance(item.payload, AgentStart)]
-    ends = [item.agent_id for item in entries if isinstance(item.payload, AgentEnd)]
-    calls = [(item.agent_id, item.payload.call_id) for item in entries if isinstance(item.payload, ToolCall)]
-    results = [
-        (item.agent_id, item.payload.call_id) for item in entries if isinstance(item.payload, ToolResult)
-    ]
+    starts = [item.agent_id or "" for item in entries if isinstance(item.payload, AgentStart)]
+    ends = [item.agent_id or "" for item in entries if isinstance(item.payload, AgentEnd)]
+    calls = list_calls(entries, ToolCall)
+    results = list_calls(entries, ToolResult)
     assert sorted(starts) == sorted(ends)
     assert sorted(calls) == sorted(results)
     blocks = [item.payload.block_id for item in entries if item.type == "block.start"]  # type: ignore[union-attr]

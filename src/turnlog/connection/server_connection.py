@@ -161,14 +161,21 @@ class ServerConnection:
         key: str | None = None,
         target: str | None = None,
         channel: str | None = None,
+        traceparent: str | None = None,
     ) -> SentMessage:
-        """Send a message. The same `key` sends it once, however often this is called."""
+        """Send a message. The same `key` sends it once, however often this is called.
+
+        With a W3C `traceparent` the spans of the turn continue the trace of the caller (`turnlog.otel`).
+        """
         body: dict[str, Any] = {"session": session, "message": text}
         if target is not None:
             body["targetAgent"] = target
         if channel is not None:
             body["channel"] = channel
-        return await self.requests.post("/api/send", body, SentMessage, make_key_header(key))
+        headers = make_key_header(key)
+        if traceparent is not None:
+            headers["traceparent"] = traceparent
+        return await self.requests.post("/api/send", body, SentMessage, headers)
 
     async def post(
         self, session: str, type: str, payload: Mapping[str, Any], *, event_id: str | None = None

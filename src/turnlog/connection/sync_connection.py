@@ -98,8 +98,12 @@ class SyncConnection:
         key: str | None = None,
         target: str | None = None,
         channel: str | None = None,
+        traceparent: str | None = None,
     ) -> SentMessage:
-        return self._run(self._connection.send(session, text, key=key, target=target, channel=channel))
+        sending = self._connection.send(
+            session, text, key=key, target=target, channel=channel, traceparent=traceparent
+        )
+        return self._run(sending)
 
     def post(
         self, session: str, type: str, payload: Mapping[str, Any], *, event_id: str | None = None
