@@ -52,7 +52,7 @@ LIBRARIES = {
     "adapters": {
         "msgspec", "agents", "langchain_core", "langgraph", "pydantic", "pydantic_ai", "pydantic_core"
     },
-    "recording": {"msgspec"},
+    "recording": {"msgspec", "pydantic_ai"},
     "connection": {"msgspec"},
     "otel": {"msgspec", "opentelemetry"},
     "app": {"msgspec"},

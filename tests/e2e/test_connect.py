@@ -8,7 +8,7 @@ import pytest
 
 import turnlog
 from tests.e2e.harness import Server, running
-from turnlog.connection import Reset, ServerConnection, ServerRefused
+from turnlog.connection import HistoryReset, ServerConnection, ServerRefused
 from turnlog.errors import CallerError, NotFound
 from turnlog.events import AgentEnd, AssistantMessage, Entry, UiMessage
 
@@ -165,7 +165,7 @@ def test_a_cursor_of_another_history_is_surfaced_as_a_reset(tmp_path: Path) -> N
             session = await connection.create("asking")
             await connection.send(session, "first")
             items = await follow_until(connection, session, "5:gother00", "first")
-            assert isinstance(items[0], Reset)
+            assert isinstance(items[0], HistoryReset)
             assert items[0].reason == "epoch"
             assert items[1].seq == 0
 

@@ -2,7 +2,7 @@
 
 Output: each event once, in order, decoded. When a connection ends, the follower reconnects with the cursor of
 its last event and a growing delay, as often as needed. If the server cannot continue from a cursor, the
-follower yields a `Reset`, and then what the server has: the reader drops what it built before. The end of the
+follower yields a `HistoryReset`, and then what the server has: the reader drops what it built before. The end of the
 session, or of the turn that is followed, ends the iteration. A refusal raises `ServerRefused`.
 """
 
@@ -32,7 +32,7 @@ NO_CONTENT = 204
 END_OF_TURN = "[DONE]"  # the turn is over, or all its agents wait; a server that stops does not send it
 
 
-class Reset(msgspec.Struct, frozen=True):
+class HistoryReset(msgspec.Struct, frozen=True):
     """The server cannot continue from the cursor: the history follows from its beginning, `first`."""
 
     reason: str
@@ -68,10 +68,10 @@ class EventFollower:
         self._query = query
         self._is_over = False
 
-    def __aiter__(self) -> AsyncGenerator[Entry | Reset, None]:
+    def __aiter__(self) -> AsyncGenerator[Entry | HistoryReset, None]:
         return self._follow()
 
-    async def _follow(self) -> AsyncGenerator[Entry | Reset, None]:
+    async def _follow(self) -> AsyncGenerator[Entry | HistoryReset, None]:
         failures = 0
         while True:
             cursor = self.cursor
@@ -88,7 +88,7 @@ class EventFollower:
             self._decoder.flush()
             await self._requests.sleep(RECONNECT.delay_s(failures))
 
-    async def _read_stream(self) -> AsyncGenerator[Entry | Reset, None]:
+    async def _read_stream(self) -> AsyncGenerator[Entry | HistoryReset, None]:
         """Yield the items of one response. `_is_over` is set if none can follow."""
         headers = {"accept": "text/event-stream"}
         query = dict(self._query)
@@ -116,10 +116,10 @@ class EventFollower:
                 # lines without data move the cursor past events that were filtered out
                 self.cursor = self._decoder.last_id or self.cursor
 
-    def _decode(self, message: ServerSentEvent) -> Entry | Reset | None:
+    def _decode(self, message: ServerSentEvent) -> Entry | HistoryReset | None:
         try:
             if message.event == "reset":
-                return msgspec.json.decode(message.data, type=Reset)
+                return msgspec.json.decode(message.data, type=HistoryReset)
             if message.event != "message":
                 return None  # a heartbeat
             if message.data == END_OF_TURN:

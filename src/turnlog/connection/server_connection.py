@@ -32,7 +32,7 @@ from turnlog.vocabularies import FULL_CATALOG, VOCABULARIES
 PAGE_SESSIONS = 100
 
 
-class SessionInfo(msgspec.Struct):
+class SessionOverview(msgspec.Struct):
     """A session as the server lists it; `state` is idle, running, waiting or closed."""
 
     session_id: str
@@ -44,8 +44,8 @@ class SessionInfo(msgspec.Struct):
     roles: tuple[str, ...] = ()
 
 
-class SessionPage(msgspec.Struct):
-    sessions: list[SessionInfo]
+class SessionOverviewPage(msgspec.Struct):
+    sessions: list[SessionOverview]
     next: str | None = None
 
 
@@ -53,7 +53,7 @@ class CreatedSession(msgspec.Struct):
     session_id: str
 
 
-class SentMessage(msgspec.Struct, rename={"seq": "eventId"}):
+class MessageReceipt(msgspec.Struct, rename={"seq": "eventId"}):
     """Where a message is in the log, and the turn that answers it."""
 
     seq: int
@@ -69,7 +69,7 @@ class StoredStop(msgspec.Struct, rename={"seq": "eventId"}):
     seq: int
 
 
-class PendingCall(msgspec.Struct):
+class UnansweredCall(msgspec.Struct):
     """A call that has no result. `waits_for` names who must act: `page`, `approval`, `remote` and others."""
 
     call_id: str
@@ -83,7 +83,7 @@ class PendingCall(msgspec.Struct):
 
 
 class OpenItems(msgspec.Struct):
-    calls: list[PendingCall]
+    calls: list[UnansweredCall]
 
 
 class StateWithOpenItems(msgspec.Struct):
@@ -127,20 +127,22 @@ class ServerConnection:
 
     # sessions
 
-    async def sessions(self, page_size: int = PAGE_SESSIONS) -> AsyncIterator[SessionInfo]:
+    async def sessions(self, page_size: int = PAGE_SESSIONS) -> AsyncIterator[SessionOverview]:
         """Yield the sessions of this principal, the last active first. Pages are read as they are needed."""
         path = f"/api/sessions?limit={page_size}"
-        page = await self.requests.get(path, SessionPage)
+        page = await self.requests.get(path, SessionOverviewPage)
         while True:
             for session in page.sessions:
                 yield session
             if page.next is None:
                 return
-            page = await self.requests.get(f"{path}&after={quote_plus(page.next)}", SessionPage)
+            page = await self.requests.get(f"{path}&after={quote_plus(page.next)}", SessionOverviewPage)
 
-    async def session(self, session: str) -> SessionInfo:
+    async def session(self, session: str) -> SessionOverview:
         """Return one session. Raise `ServerRefused` with status 404 if there is none."""
-        page = await self.requests.get(f"/api/sessions?{urlencode({'session': session})}", SessionPage)
+        page = await self.requests.get(
+            f"/api/sessions?{urlencode({'session': session})}", SessionOverviewPage
+        )
         return page.sessions[0]
 
     async def create(
@@ -162,7 +164,7 @@ class ServerConnection:
         target: str | None = None,
         channel: str | None = None,
         traceparent: str | None = None,
-    ) -> SentMessage:
+    ) -> MessageReceipt:
         """Send a message. The same `key` sends it once, however often this is called.
 
         With a W3C `traceparent` the spans of the turn continue the trace of the caller (`turnlog.otel`).
@@ -175,7 +177,7 @@ class ServerConnection:
         headers = make_key_header(key)
         if traceparent is not None:
             headers["traceparent"] = traceparent
-        return await self.requests.post("/api/send", body, SentMessage, headers)
+        return await self.requests.post("/api/send", body, MessageReceipt, headers)
 
     async def post(
         self, session: str, type: str, payload: Mapping[str, Any], *, event_id: str | None = None
@@ -186,13 +188,13 @@ class ServerConnection:
         stored = await self.requests.post("/api/events", body, StoredEvents)
         return stored.seqs[0]
 
-    async def pending_calls(self, session: str) -> list[PendingCall]:
+    async def pending_calls(self, session: str) -> list[UnansweredCall]:
         """Return the calls of a session that have no result."""
         query = urlencode({"session": session, "include": "open"})
         state = await self.requests.get(f"/api/state?{query}", StateWithOpenItems)
         return state.open.calls
 
-    async def _find_pending_call(self, session: str, call_id: str) -> PendingCall:
+    async def _find_pending_call(self, session: str, call_id: str) -> UnansweredCall:
         for call in await self.pending_calls(session):
             if call.call_id == call_id:
                 return call

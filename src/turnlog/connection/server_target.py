@@ -68,7 +68,7 @@ class ServerTarget:
         return answer.last
 
     async def append(self, items: Sequence[EventDraft]) -> None:
-        events = [encode_event(self._catalog, item) for item in items]
+        events = [encode_recorded_event(self._catalog, item) for item in items]
         if all(item.payload.LIVE for item in items):
             # deltas that arrive meanwhile go with the next request
             await asyncio.sleep(self._sent_at_s + MIN_DELTA_INTERVAL_S - now_s())
@@ -111,7 +111,7 @@ class ServerTarget:
             await self._post({"fence": self._fence, "release": True})
 
 
-def encode_event(catalog: Catalog, item: EventDraft) -> dict[str, Any]:
+def encode_recorded_event(catalog: Catalog, item: EventDraft) -> dict[str, Any]:
     """Return an event as the server expects it. Its id stays the same when it is sent again."""
     event = item.build(catalog, new_id("evt_"))
     fields = {"type": event.type, "id": event.id, "payload": msgspec.Raw(event.body)}

@@ -6,13 +6,13 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, TypeVar
 
-from turnlog.connection.event_follower import Reset
+from turnlog.connection.event_follower import HistoryReset
 from turnlog.connection.server_connection import (
     PAGE_SESSIONS,
-    PendingCall,
-    SentMessage,
+    MessageReceipt,
     ServerConnection,
-    SessionInfo,
+    SessionOverview,
+    UnansweredCall,
     connect,
 )
 from turnlog.errors import CallerError
@@ -81,10 +81,10 @@ class SyncConnection:
             if close is not None and not self._loop.is_closed():
                 self._run(close())
 
-    def sessions(self, page_size: int = PAGE_SESSIONS) -> Iterator[SessionInfo]:
+    def sessions(self, page_size: int = PAGE_SESSIONS) -> Iterator[SessionOverview]:
         return self._iterate(self._connection.sessions(page_size))
 
-    def session(self, session: str) -> SessionInfo:
+    def session(self, session: str) -> SessionOverview:
         return self._run(self._connection.session(session))
 
     def create(self, app: str | None = None, title: str | None = None, *, key: str | None = None) -> str:
@@ -99,7 +99,7 @@ class SyncConnection:
         target: str | None = None,
         channel: str | None = None,
         traceparent: str | None = None,
-    ) -> SentMessage:
+    ) -> MessageReceipt:
         sending = self._connection.send(
             session, text, key=key, target=target, channel=channel, traceparent=traceparent
         )
@@ -110,7 +110,7 @@ class SyncConnection:
     ) -> int:
         return self._run(self._connection.post(session, type, payload, event_id=event_id))
 
-    def pending_calls(self, session: str) -> list[PendingCall]:
+    def pending_calls(self, session: str) -> list[UnansweredCall]:
         return self._run(self._connection.pending_calls(session))
 
     def answer(self, session: str, call_id: str, value: Any) -> int:
@@ -135,6 +135,6 @@ class SyncConnection:
         *,
         types: Sequence[str] = (),
         turn: str | None = None,
-    ) -> Iterator[Entry | Reset]:
+    ) -> Iterator[Entry | HistoryReset]:
         """Yield events as `ServerConnection.follow` does; each step blocks until one arrives."""
         return self._iterate(self._connection.follow(session, after, types=types, turn=turn))

@@ -19,7 +19,7 @@ MAX_SPANS_PER_EXPORT = 512  # as the SDK's own processor sends at most
 MISSING_PACKAGE = "spans need the OpenTelemetry SDK: pip install 'turnlog[otel]'"
 
 
-async def export_session(
+async def export_session_spans(
     log: Log,
     session_id: str,
     exporter: "SpanExporter",
@@ -42,11 +42,11 @@ async def export_session(
         last = page.last
         spans = [span for span in builder.take_spans() if span.last_seq > after]
         for start in range(0, len(spans), MAX_SPANS_PER_EXPORT):
-            export_spans(exporter, spans[start : start + MAX_SPANS_PER_EXPORT], resource)
+            send_spans(exporter, spans[start : start + MAX_SPANS_PER_EXPORT], resource)
     return last
 
 
-def export_spans(exporter: "SpanExporter", spans: list[SpanValue], resource: "Resource | None") -> None:
+def send_spans(exporter: "SpanExporter", spans: list[SpanValue], resource: "Resource | None") -> None:
     try:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace.export import SpanExportResult

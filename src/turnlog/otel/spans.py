@@ -67,7 +67,7 @@ class OpenSpan:
 
 
 @dataclass(slots=True)
-class OpenTurn:
+class TurnSpans:
     """A turn and the spans in it. `completion_starts` has when the open completion of each agent began."""
 
     span: OpenSpan
@@ -83,7 +83,7 @@ class SpanBuilder:
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
-        self._turns: dict[str, OpenTurn] = {}
+        self._turns: dict[str, TurnSpans] = {}
         self._spans: list[SpanValue] = []
 
     def take_spans(self) -> list[SpanValue]:
@@ -106,7 +106,7 @@ class SpanBuilder:
 
     # turns
 
-    def _open_turn(self, trace: str, entry: Entry, at_ns: int) -> OpenTurn | None:
+    def _open_turn(self, trace: str, entry: Entry, at_ns: int) -> TurnSpans | None:
         # an event that comes after the end of its turn opens no second one
         if not isinstance(entry.payload, UiMessage | AgentStart) and entry.origin != "ui":
             return None
@@ -120,19 +120,19 @@ class SpanBuilder:
         }
         span_id = derive_id(16, "turn", self._session_id, trace)
         span = OpenSpan("turn", span_id, remote[2] if remote else None, at_ns, attributes, "server")
-        turn = OpenTurn(span, trace_id)
+        turn = TurnSpans(span, trace_id)
         self._turns[trace] = turn
         if len(self._turns) > MAX_OPEN_TURNS:
             del self._turns[next(iter(self._turns))]
         return turn
 
-    def _end_turn(self, turn: OpenTurn, entry: Entry, at_ns: int) -> None:
+    def _end_turn(self, turn: TurnSpans, entry: Entry, at_ns: int) -> None:
         del self._turns[entry.trace_id or ""]
         self._add_span(turn, turn.span, entry, at_ns, turn.error)
 
     # agents
 
-    def _start_agent(self, turn: OpenTurn, entry: Entry, start: AgentStart, at_ns: int) -> None:
+    def _start_agent(self, turn: TurnSpans, entry: Entry, start: AgentStart, at_ns: int) -> None:
         agent_id = entry.agent_id or ""
         call = turn.calls.get((start.parent_id or "", start.call_id or ""))
         parent = call or turn.agents.get(start.parent_id or "") or turn.span
@@ -149,13 +149,13 @@ class SpanBuilder:
         name = f"invoke_agent {start.name}"
         turn.agents[agent_id] = OpenSpan(name, span_id, parent.span_id, at_ns, attributes)
 
-    def _end_agent(self, turn: OpenTurn, entry: Entry, end: AgentEnd, at_ns: int) -> None:
+    def _end_agent(self, turn: TurnSpans, entry: Entry, end: AgentEnd, at_ns: int) -> None:
         span = turn.agents.pop(entry.agent_id or "", None)
         if span is None:
             return
         span.attributes["gen_ai.response.finish_reasons"] = (end.stop_reason,)
         if end.usage is not None:
-            span.attributes |= describe_usage(end.usage)
+            span.attributes |= usage_attributes(end.usage)
         error = None
         if end.stop_reason in FAILED_STOP_REASONS:
             error = turn.error or end.stop_reason
@@ -166,15 +166,15 @@ class SpanBuilder:
         if not turn.agents and end.stop_reason != "handoff":
             self._end_turn(turn, entry, at_ns)
 
-    def _note_error(self, turn: OpenTurn, entry: Entry, error: SessionError, at_ns: int) -> None:
+    def _note_error(self, turn: TurnSpans, entry: Entry, error: SessionError, at_ns: int) -> None:
         turn.error = error.code
 
     # completions and calls
 
-    def _begin_completion(self, turn: OpenTurn, entry: Entry, start: BlockStart, at_ns: int) -> None:
+    def _begin_completion(self, turn: TurnSpans, entry: Entry, start: BlockStart, at_ns: int) -> None:
         turn.completion_starts.setdefault(entry.agent_id or "", at_ns)
 
-    def _add_completion(self, turn: OpenTurn, entry: Entry, usage: AgentUsage, at_ns: int) -> None:
+    def _add_completion(self, turn: TurnSpans, entry: Entry, usage: AgentUsage, at_ns: int) -> None:
         agent = turn.agents.get(entry.agent_id or "")
         if agent is None:
             return
@@ -187,7 +187,7 @@ class SpanBuilder:
             "gen_ai.request.model": usage.model,
             "gen_ai.response.model": usage.model,
             "gen_ai.conversation.id": self._session_id,
-            **describe_usage(usage.usage),
+            **usage_attributes(usage.usage),
         }
         if usage.cost is not None:
             attributes["turnlog.cost_usd"] = usage.cost.total_cost
@@ -195,7 +195,7 @@ class SpanBuilder:
         span = OpenSpan(f"chat {usage.model}", span_id, agent.span_id, start_ns, attributes, "client")
         self._add_span(turn, span, entry, at_ns, None)
 
-    def _start_call(self, turn: OpenTurn, entry: Entry, call: ToolCall, at_ns: int) -> None:
+    def _start_call(self, turn: TurnSpans, entry: Entry, call: ToolCall, at_ns: int) -> None:
         agent_id = entry.agent_id or ""
         agent = turn.agents.get(agent_id)
         if agent is None:
@@ -212,13 +212,15 @@ class SpanBuilder:
             f"execute_tool {call.tool}", span_id, agent.span_id, at_ns, attributes
         )
 
-    def _end_call(self, turn: OpenTurn, entry: Entry, result: ToolResult, at_ns: int) -> None:
+    def _end_call(self, turn: TurnSpans, entry: Entry, result: ToolResult, at_ns: int) -> None:
         span = turn.calls.pop((entry.agent_id or "", result.call_id), None)
         if span is not None:
             error = None if result.ok or result.error is None else result.error.code
             self._add_span(turn, span, entry, at_ns, error)
 
-    def _add_span(self, turn: OpenTurn, span: OpenSpan, entry: Entry, end_ns: int, error: str | None) -> None:
+    def _add_span(
+        self, turn: TurnSpans, span: OpenSpan, entry: Entry, end_ns: int, error: str | None
+    ) -> None:
         if error is not None:
             span.attributes["error.type"] = error
         value = SpanValue(
@@ -237,7 +239,7 @@ class SpanBuilder:
         self._spans.append(value)
 
 
-EVENT_HANDLERS: dict[type, Callable[[SpanBuilder, OpenTurn, Entry, Any, int], None]] = {
+EVENT_HANDLERS: dict[type, Callable[[SpanBuilder, TurnSpans, Entry, Any, int], None]] = {
     AgentStart: SpanBuilder._start_agent,
     AgentEnd: SpanBuilder._end_agent,
     AgentUsage: SpanBuilder._add_completion,
@@ -256,7 +258,7 @@ def build_spans(session_id: str, entries: Iterable[Entry]) -> list[SpanValue]:
     return builder.take_spans()
 
 
-def describe_usage(usage: Usage) -> dict[str, AttributeValue]:
+def usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,

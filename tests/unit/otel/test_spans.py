@@ -18,7 +18,7 @@ from turnlog.events import AgentHandoff, AgentStart, EventDraft, Scope, UiMessag
 from turnlog.events.agent import AgentEnd, AgentUsage, Cost
 from turnlog.events.tool import ToolCall, ToolResult
 from turnlog.log import Log, MemoryStore
-from turnlog.otel import export_session
+from turnlog.otel import export_session_spans
 from turnlog.otel.spans import MAX_OPEN_TURNS, build_spans
 from turnlog.vocabularies import FULL_CATALOG
 
@@ -40,7 +40,7 @@ async def record_turn(log: Log, session: str) -> None:
 
 async def export(log: Log, session: str, after: int = -1) -> tuple[Sequence[ReadableSpan], int]:
     exporter = InMemorySpanExporter()
-    last = await export_session(log, session, exporter, after=after)
+    last = await export_session_spans(log, session, exporter, after=after)
     return exporter.get_finished_spans(), last
 
 
@@ -199,8 +199,7 @@ def test_events_that_belong_to_nothing_open_make_no_spans() -> None:
 def test_turns_that_never_end_are_dropped_at_a_limit() -> None:
     story = Story()
     for number in range(MAX_OPEN_TURNS + 1):
-        scope = {"trace_id": f"tr_{number}", "agent_id": f"agt_{number}"}
-        story.add(AgentStart(name="A", via="prompt"), **scope)
+        story.add(AgentStart(name="A", via="prompt"), trace_id=f"tr_{number}", agent_id=f"agt_{number}")
     story.add(AgentEnd(stop_reason="end_turn"), trace_id="tr_0", agent_id="agt_0")
     assert build_spans("sess_1", story.entries) == []
     story.add(AgentEnd(stop_reason="end_turn"), trace_id="tr_1", agent_id="agt_1")
@@ -218,7 +217,7 @@ def test_an_exporter_that_fails_and_a_missing_sdk_are_reported(monkeypatch: pyte
         session = await log.create("x")
         await record_turn(log, session)
         with pytest.raises(PeerError, match="Refusing did not accept 7 spans"):
-            await export_session(log, session, Refusing(), resource=Resource.create({}))
+            await export_session_spans(log, session, Refusing(), resource=Resource.create({}))
         load = builtins.__import__
 
         def refuse(name: str, *rest: Any, **more: Any) -> Any:
@@ -228,7 +227,7 @@ def test_an_exporter_that_fails_and_a_missing_sdk_are_reported(monkeypatch: pyte
 
         monkeypatch.setattr(builtins, "__import__", refuse)
         with pytest.raises(CallerError, match=r"turnlog\[otel\]"):
-            await export_session(log, session, InMemorySpanExporter())
+            await export_session_spans(log, session, InMemorySpanExporter())
         monkeypatch.undo()
         await log.close()
 

@@ -108,8 +108,7 @@ def test_an_exception_anywhere_closes_everything_and_says_why(steps: int) -> Non
         async with turnlog.record(log, session, prompt="Hi") as turn:
             if steps > 0:
                 await turn.text("I beg")
-            if steps > 1:
-                call = await turn.call("search")
+            call = await turn.call("search") if steps > 1 else None
             if steps > 2:
                 async with turn.child("Searcher", call_id=call) as searcher:
                     if steps > 3:
@@ -311,11 +310,11 @@ def test_pydantic_ai_is_recorded_with_its_tools_and_approvals() -> None:
 
     agent = pydantic_ai.Agent(TestModel(), name="Support")
 
-    @agent.tool_plain
+    @agent.tool_plain  # type: ignore[untyped-decorator]
     def look(place: str) -> str:
         return f"grass at {place}"
 
-    @agent.tool_plain(requires_approval=True)
+    @agent.tool_plain(requires_approval=True)  # type: ignore[untyped-decorator]
     def delete(path: str) -> str:
         return f"deleted {path}"
 
