@@ -2,8 +2,8 @@
 
 Output: each event once, in order, decoded. When a connection ends, the follower reconnects with the cursor of
 its last event and a growing delay, as often as needed. If the server cannot continue from a cursor, the
-follower yields a `HistoryReset`, and then what the server has: the reader drops what it built before. The end of the
-session, or of the turn that is followed, ends the iteration. A refusal raises `ServerRefused`.
+follower yields a `HistoryReset`, and then what the server has: the reader drops what it built before. The end
+of the session, or of the turn that is followed, ends the iteration. A refusal raises `ServerRefused`.
 """
 
 import logging

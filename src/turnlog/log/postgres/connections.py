@@ -85,7 +85,7 @@ class EscapedTextLoader(TextBinaryLoader):
         return text
 
 
-def connect(url: str) -> Connection:
+def open_connection(url: str) -> Connection:
     """Open a connection to the writable host of a URL. Raise `EngineAway` or `StoreError`."""
     with translate_engine_errors():
         given = conninfo_to_dict(url)
