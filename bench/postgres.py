@@ -28,7 +28,7 @@ from turnlog.events import Event, encode_sse_frame
 from turnlog.log import Log, SqliteStore
 from turnlog.log.append import RowBatch
 from turnlog.log.jobs import Job, JobOutcome, JobResult
-from turnlog.log.postgres.connections import connect
+from turnlog.log.postgres.connections import open_connection
 from turnlog.log.postgres.rows import INSERT_EVENTS, EventColumns
 from turnlog.log.postgres.store import PostgresStore
 from turnlog.log.records import SessionRecord
@@ -72,7 +72,7 @@ class BareStore:
     max_batch = PostgresStore.max_batch
 
     def __init__(self, url: str) -> None:
-        self._connection = connect(url)
+        self._connection = open_connection(url)
         self._number = 1_000_000  # of a session that does not exist
         self.restart()
 

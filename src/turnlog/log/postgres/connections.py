@@ -141,7 +141,7 @@ class EngineLink:
         if self._connection is not None and self._connection.closed:
             self.drop()
         if self._connection is None:
-            connection = connect(self._url)
+            connection = open_connection(self._url)
             connection.add_notice_handler(self._on_notice)
             try:
                 self._on_connect(connection)
