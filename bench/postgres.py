@@ -31,7 +31,7 @@ from turnlog.ids import new_id
 from turnlog.log import Log, SqliteStore
 from turnlog.log.append import RowBatch
 from turnlog.log.jobs import Job, JobOutcome, JobResult
-from turnlog.log.postgres.connections import connect
+from turnlog.log.postgres.connections import open_connection
 from turnlog.log.postgres.rows import INSERT_EVENTS, event_row, transpose
 from turnlog.log.postgres.store import PostgresStore
 from turnlog.log.records import SessionRecord
@@ -78,7 +78,7 @@ class BareStore:
     max_batch = PostgresStore.max_batch
 
     def __init__(self, url: str) -> None:
-        self._connection = connect(url)
+        self._connection = open_connection(url)
         self._number = 1_000_000  # of a session that does not exist
         self.restart()
 

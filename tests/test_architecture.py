@@ -22,7 +22,10 @@ RANK = {
     "agents": 6,
     "adapters": 7,
     "testing": 8,
+    "recording": 8,
+    "otel": 8,
     "app": 8,
+    "connection": 9,
     "server": 9,
     "cli": 10,
 }
@@ -49,6 +52,9 @@ LIBRARIES = {
     "adapters": {
         "msgspec", "agents", "langchain_core", "langgraph", "pydantic", "pydantic_ai", "pydantic_core"
     },
+    "recording": {"msgspec", "pydantic_ai"},
+    "connection": {"msgspec"},
+    "otel": {"msgspec", "opentelemetry"},
     "app": {"msgspec"},
     "server": {"msgspec", "starlette", "uvicorn", "jwt", "cryptography"},
     "cli": {"msgspec", "click", "rich"},

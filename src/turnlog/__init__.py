@@ -1,6 +1,7 @@
 """Turnlog: the event log between AI agents and the people and programs that watch them.
 
-`import turnlog` loads the vocabulary only. `open_log`, `Agent`, `tool`, `App`, `adapters` load on first use.
+`import turnlog` loads the vocabulary only. `open_log`, `Agent`, `tool`, `App`, `adapters`, `connect`,
+`connect_sync` and `record` load on first use.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from turnlog.agents import Agent as Agent
     from turnlog.agents import tool as tool
     from turnlog.app import App as App
+    from turnlog.connection import connect as connect
+    from turnlog.connection import connect_sync as connect_sync
     from turnlog.log import open_log as open_log
+    from turnlog.recording import record as record
 
 __version__ = "0.1.0"
 
@@ -26,6 +30,9 @@ LAZY = {
     "tool": "turnlog.agents",
     "App": "turnlog.app",
     "adapters": "turnlog.adapters",  # the module itself
+    "connect": "turnlog.connection",
+    "connect_sync": "turnlog.connection",
+    "record": "turnlog.recording",
 }
 
 __all__ = [

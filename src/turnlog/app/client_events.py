@@ -192,16 +192,6 @@ class ClientEventBatch:
             return membership.may_post(type(payload))
         return membership.is_member or get_answered_call_id(payload) is not None
 
-    def _check_images(self, result: ToolResult) -> None:
-        """Refuse images of other addresses: a model's provider would fetch any URL that it gets."""
-        session_prefix = f"{self._membership.session_id}/"
-        for number, image in enumerate(result.images):
-            name = blob_name(image.src)
-            is_own_blob = name is not None and name.startswith(session_prefix)
-            if not is_own_blob and not image.src.startswith("data:image/"):
-                problem = f"expected a blob of this session or a data URI, got {quote(image.src)}"
-                raise InvalidEvent(problem, f"$.payload.images[{number}].src")
-
     # messages
 
     async def _add_message(
@@ -327,7 +317,7 @@ class ClientEventBatch:
         if event.id.startswith(REMOTE_ANSWER_PREFIX) and event.id != own_id:
             raise InvalidEvent("expected an id of your own, not the one of another answer", "$.id")
         if isinstance(answer, ToolResult):
-            self._check_images(answer)
+            check_images(membership.session_id, answer, "$")
         if call.approval_request is not None and is_approval_expired(call.approval_request, now_ms()):
             await self._append_expiry(scope, call.approval_request)
 
@@ -454,3 +444,13 @@ class ClientEventBatch:
 
     def _decode_payload(self, row: Row) -> Payload | UnknownPayload:
         return self._membership.app.catalog.decode_payload(decode_envelope(envelope_json(row)))
+
+
+def check_images(session_id: str, result: ToolResult, path: str) -> None:
+    """Refuse images of other addresses: a model's provider would fetch any URL that it gets."""
+    for number, image in enumerate(result.images):
+        name = blob_name(image.src)
+        is_own_blob = name is not None and name.startswith(f"{session_id}/")
+        if not is_own_blob and not image.src.startswith("data:image/"):
+            problem = f"expected a blob of this session or a data URI, got {quote(image.src)}"
+            raise InvalidEvent(problem, f"{path}.payload.images[{number}].src")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from turnlog.app.app import App
 from turnlog.errors import Forbidden
-from turnlog.events.roles import EXECUTOR, OPERATOR, OWNER, SERVER_ROLES, add_implied_roles
+from turnlog.events.roles import EXECUTOR, OPERATOR, OWNER, SERVER_ROLES, SOURCE, add_implied_roles
 from turnlog.log import SessionRecord
 from turnlog.state.tree import OpenCall
 
@@ -62,8 +62,8 @@ class Membership:
 
     @property
     def visible_channels(self) -> frozenset[str] | None:
-        """Return the channels that the principal sees; None means all. Executors see every channel."""
-        sees_all = self.is_owner or EXECUTOR in self.principal.server_roles
+        """Return the channels that the principal sees; None means all. Executors and sources see all."""
+        sees_all = self.is_owner or not self.principal.server_roles.isdisjoint({EXECUTOR, SOURCE})
         if sees_all or not self.app.channels:
             return None
         return self.roles

@@ -53,6 +53,7 @@ from turnlog.app.read_models import (
     ReadModelStore,
     charge_nothing,
 )
+from turnlog.app.recordings import Recordings
 from turnlog.app.session_creation import (
     alias_session_id,
     default_session_id,
@@ -145,6 +146,7 @@ class Sessions:
         if role != "web":
             self.runners = RunnerPool(log, self._make_runner, self.apps.keys(), quiet_s)
         self.watches = WatchPool(log, self._make_watch_folds, quiet_s)
+        self.recordings = Recordings(log, self.runners, self._synced_folds)
         self.read_models = ReadModelStore(log, self.apps)
         self.member_changes = MemberChanges(log, self.apps)
         # each lock lives while a request uses it, so the maps do not grow with the number of sessions
@@ -167,6 +169,7 @@ class Sessions:
     async def close(self) -> None:
         """End all work. Calls that wait for an answer stay open, and turns that run are left to the next."""
         self.watches.close()
+        await self.recordings.close()
         await self.runners.close()
 
     # folds

@@ -146,6 +146,9 @@ class AgentStart(Payload, frozen=True, kw_only=True):
         ConversationId | None,
         Meta(description="The id of its conversation, the same in every turn; without it that of the agent."),
     ] = None
+    recorder: Annotated[
+        Name | None, Meta(description="Who records it from another process: no server runs or continues it.")
+    ] = None
 
 
 class AgentEnd(Payload, frozen=True, kw_only=True):

@@ -23,6 +23,12 @@ MAX_CLIENT_TOOLS = 64  # more than a page has; each is sent to the model with ev
 MAX_TOOL_SCHEMA_BYTES = 16 * 1024
 
 
+# https://www.w3.org/TR/trace-context/: ids of zeros are invalid
+Traceparent = Annotated[
+    str, Meta(pattern=r"^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$(?!\n)")
+]
+
+
 class ClientTool(Record, frozen=True, kw_only=True):
     """A tool that the page of a message runs itself. `parameters` is the JSON schema of its arguments."""
 
@@ -71,6 +77,10 @@ class UiMessage(Payload, frozen=True, kw_only=True):
         Annotated[tuple[ClientTool, ...], Meta(max_length=MAX_CLIENT_TOOLS)],
         Meta(description="Tools of the page, for the agents that answer this turn; the page answers them."),
     ] = ()
+    traceparent: Annotated[
+        Traceparent | None,
+        Meta(description="The W3C trace context of the request: the spans of the turn continue its trace."),
+    ] = None
 
 
 class FormSubmit(Record, frozen=True, kw_only=True, tag_field="kind", tag="form.submit"):

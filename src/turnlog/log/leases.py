@@ -169,6 +169,10 @@ class Leases(Protocol):
         """Read whether an owner has a session under the fence of this lease."""
         ...
 
+    async def end(self, owner: str) -> None:
+        """Record that an owner has ended. Its leases that were not released count as unclean ends."""
+        ...
+
     async def save_seen(self, owner: str, seen: Mapping[str, int]) -> None:
         """Store the last processed seq of sessions; those that the owner does not own are ignored."""
         ...

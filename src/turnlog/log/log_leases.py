@@ -100,6 +100,10 @@ class LogLeases:
         renewals.is_draining = is_draining
         await self._run_as_owner(RenewOwner(owner, self._clock(), is_draining), renewals)
 
+    async def end(self, owner: str) -> None:
+        self._owners.pop(owner, None)
+        await self._run(EndOwner(owner))
+
     async def confirm(self, lease: Lease) -> None:
         # This process was paused, or the store was out of reach: another owner may have claimed the session.
         # If the store takes as long as that to answer, its answer is too old, and it is asked again.

@@ -48,6 +48,7 @@ from turnlog.server.routes.chat import ChatRoutes
 from turnlog.server.routes.documents import DocumentRoutes
 from turnlog.server.routes.invites import InviteRoutes
 from turnlog.server.routes.messages import MessageRoutes
+from turnlog.server.routes.record import RecordRoutes
 from turnlog.server.routes.server_info import ServerInfoRoutes
 from turnlog.server.routes.sessions import SessionRoutes
 from turnlog.server.routes.sign_in import SignIn
@@ -173,6 +174,7 @@ class Server:
         return [
             *self.event_stream.operations(),
             *MessageRoutes(access).operations(),
+            *RecordRoutes(access).operations(),
             *SessionRoutes(access).operations(),
             *StateRoutes(access).operations(),
             *DocumentRoutes(access).operations(),

@@ -53,7 +53,7 @@ ERROR_DESCRIPTIONS = {
     403: "not allowed: the caller may not do this, or a page of another site sent the request",
     404: "it does not exist, or the caller may not see it",
     409: "it was answered before with another value, or the log has moved on",
-    410: "the cursor cannot be continued",
+    410: "the cursor cannot be continued, or the recording has ended",
     412: "the caller is not the principal that `Turnlog-Principal` names",
     413: "too large",
     415: "not JSON",

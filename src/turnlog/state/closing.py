@@ -13,7 +13,7 @@ from msgspec import structs
 
 from turnlog.events import BlockEnd, BlockRetract, EventDraft, ToolCall, ToolResult
 from turnlog.events.agent import StopReason
-from turnlog.state.tree import Invocation, OpenCall, Tree
+from turnlog.state.tree import Invocation, OpenCall, Tree, restrict_to_turns
 
 # The reason that people read. `error` here is a process that ended, never a model that failed.
 INTERRUPTION_REASONS: dict[StopReason, Literal["stopped", "timeout", "interrupted"]] = {
@@ -98,6 +98,12 @@ def build_closing_events(
 
     # A call may be cancelled twice: by its own agent and by the agent that it started.
     return list({event.id: event for event in closing_events}.values())
+
+
+def build_recording_closings(tree: Tree, message: str) -> list[EventDraft]:
+    """Return the events that close the turns of agents that another process recorded and did not end."""
+    traces = {agent.scope.trace_id for agent in tree.open.values() if agent.start.recorder is not None}
+    return build_closing_events(restrict_to_turns(tree, traces), "error", message, keep_waiting=False)
 
 
 def _calls_kept_open(invocation: Invocation, children_kept: Collection[str | None]) -> set[str]:

@@ -30,7 +30,7 @@ KEEPALIVE_S = 2.0  # shorter than a server keeps an idle connection (uvicorn: 5 
 MAX_ERROR_BYTES = 1000  # of a refusal; a message shows 80 characters of it
 MAX_RESPONSE_BYTES = 64 * 1024  # of the response to a POST
 TOO_MANY_REQUESTS = 429
-MISSING_PACKAGE = "remote executors need the package httpx2: pip install 'turnlog[remote]'"
+MISSING_PACKAGE = "clients of a server need the package httpx2: pip install 'turnlog[remote]'"
 
 _VISIBLE_ASCII = re.compile(r"[!-~]+")
 
@@ -64,8 +64,15 @@ class ServerClient:
         async with self._send("GET", path, {}, b"") as response:
             return response.status_code, await read_response_body(response, limit_bytes)
 
-    async def post(self, path: str, body: bytes, limit_bytes: int = MAX_RESPONSE_BYTES) -> tuple[int, bytes]:
-        async with self._send("POST", path, {"content-type": "application/json"}, body) as response:
+    async def post(
+        self,
+        path: str,
+        body: bytes,
+        limit_bytes: int = MAX_RESPONSE_BYTES,
+        headers: Mapping[str, str] = {},
+    ) -> tuple[int, bytes]:
+        sent_headers = {"content-type": "application/json", **headers}
+        async with self._send("POST", path, sent_headers, body) as response:
             return response.status_code, await read_response_body(response, limit_bytes)
 
     async def aclose(self) -> None:

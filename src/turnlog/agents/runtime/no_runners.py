@@ -7,6 +7,8 @@ from turnlog.errors import Conflict
 class NoRunners:
     """Null object in place of `RunnerPool`, for web nodes."""
 
+    owner = ""  # of no session
+
     def __len__(self) -> int:
         return 0
 
@@ -24,6 +26,9 @@ class NoRunners:
 
     async def open(self, session_id: str) -> SessionRunner:
         raise Conflict(f"a worker owns {session_id}", -1)
+
+    async def give_up(self, session_id: str) -> bool:
+        return True
 
     def retry(self, session_id: str) -> None:
         pass

@@ -321,6 +321,24 @@ class RunnerPool:
             if is_last and not runner.release_failed:
                 self._forget(runner.session_id)
 
+    async def give_up(self, session_id: str) -> bool:
+        """Release a session now, if nothing runs in it. Return whether this process does not run it."""
+        opening = self._openings.get(session_id)
+        if opening is None:
+            return True
+        await asyncio.wait([opening])
+        runner = self.find(session_id)
+        if runner is not None:
+            with suppress(Unavailable):
+                await runner.wait_for_head()
+            if not self._is_releasable(runner):
+                return False
+            self._begin_release(runner)
+        releasing = self._releases.get(session_id)
+        if releasing is not None:
+            await asyncio.shield(releasing)
+        return session_id not in self._openings
+
     def _forget(self, session_id: str) -> None:
         self._openings.pop(session_id, None)
         self._changed.wake()

@@ -25,9 +25,12 @@ from turnlog.events import Event, EventDraft, Payload, ProcessEnd, ProcessStart,
 from turnlog.ids import now_ms
 from turnlog.log import AppendResult, Lease, Log, Page, Row
 from turnlog.log.wakeup import Wakeup
+from turnlog.state.closing import build_recording_closings
 from turnlog.state.tree import Tree
 
 log = logging.getLogger("turnlog.agents")
+
+RECORDER_LOST_MESSAGE = "The process that recorded this agent has ended."
 
 
 def ignore_runner(runner: "SessionRunner") -> None:
@@ -126,6 +129,8 @@ class SessionRunner:
         if (await self.log.info(self.session_id)).closed:
             return
         self._resumed_traces = {agent.scope.trace_id for agent in self.tree.open.values()}
+        # no runtime runs these agents: their process has not released the session, or not in time
+        await self.append_closings(lambda: build_recording_closings(self.tree, RECORDER_LOST_MESSAGE))
         await self.runtime.close_interrupted(self.options.on_crash)
         notices = self._start_notices()
         if notices:

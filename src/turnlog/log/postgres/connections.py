@@ -86,7 +86,7 @@ class EscapedTextLoader(TextBinaryLoader):
         return text
 
 
-def connect(url: str) -> Connection:
+def open_connection(url: str) -> Connection:
     """Open a connection to the writable host of a URL. Raise `EngineAway` or `StoreError`."""
     with translate_engine_errors():
         given = conninfo_to_dict(url)
@@ -143,7 +143,7 @@ class EngineLink:
         if self._connection is not None and self._connection.closed:
             self.drop()
         if self._connection is None:
-            connection = connect(self._url)
+            connection = open_connection(self._url)
             connection.add_notice_handler(self._on_notice)
             try:
                 self._on_connect(connection)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from turnlog.log.postgres.connections import Connection, Query, connect, translate_engine_errors
+from turnlog.log.postgres.connections import Connection, Query, open_connection, translate_engine_errors
 from turnlog.log.postgres.reading import EngineReader
 
 MIN_VERSION = 140_000  # the oldest that PostgreSQL maintains
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
 
 def inspect_engine(url: str) -> list[Finding]:
     """Check the PostgreSQL of a URL. Raise `StoreError` if it cannot be reached."""
-    with connect(url) as connection, connect(url) as other, translate_engine_errors():
+    with open_connection(url) as connection, open_connection(url) as other, translate_engine_errors():
         reader = EngineReader(connection)
         findings = [finding for check in CHECKS for finding in check(reader)]
         findings += check_notify(connection, other)

@@ -18,7 +18,7 @@ from psycopg import Error
 
 from turnlog.errors import StoreError
 from turnlog.log.bell import RingListener
-from turnlog.log.postgres.connections import Connection, connect
+from turnlog.log.postgres.connections import Connection, open_connection
 
 log = logging.getLogger("turnlog.log")
 
@@ -74,7 +74,7 @@ class NotifyBell:
         pause_s = FIRST_PAUSE_S
         while True:
             try:
-                with connect(self._url) as connection:
+                with open_connection(self._url) as connection:
                     connection.execute("set synchronous_commit = off")
                     connection.execute(f"listen {CHANNEL}")
                     pause_s = FIRST_PAUSE_S

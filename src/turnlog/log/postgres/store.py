@@ -32,7 +32,7 @@ from turnlog.log.postgres.connections import (
     EngineLink,
     LostRace,
     Patience,
-    connect,
+    open_connection,
     translate_engine_errors,
 )
 from turnlog.log.postgres.contention import Contention
@@ -105,7 +105,7 @@ class PostgresStore:
         self._links: list[EngineLink] = [self._writer]
         self._bell = Bell()
         self._notify_bell: NotifyBell | None = None
-        with connect(url) as connection, translate_engine_errors():
+        with open_connection(url) as connection, translate_engine_errors():
             if writable:
                 migrate(connection)
             else:

@@ -32,6 +32,7 @@ from turnlog.server.streaming.event_stream import EventStreamRoute
 from turnlog.server.streaming.query import FORMAT_DIALECTS, parse_dialect_request, parse_format
 from turnlog.server.streaming.streams import SSE_MEDIA_TYPE, EventStreamResponse, IteratorSource
 from turnlog.server.streaming.turn_response import TurnResponse
+from turnlog.server.trace_context import read_traceparent
 from turnlog.state.content_parts import REPORTED_CONTENT
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.registry import DialectRequest
@@ -101,6 +102,7 @@ class AgentRoutes:
             target=body.agent_type,
             content=await store_prompt(sessions.log, membership.session_id, prompt),
             conversation_id=alias,
+            traceparent=read_traceparent(request),
         )
         sent = await sessions.send(membership, message)
         first_seq = sent.seq - sent.cancelled_calls

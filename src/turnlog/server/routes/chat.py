@@ -27,6 +27,7 @@ from turnlog.server.routes.state import visible_transcript
 from turnlog.server.scope_keys import TURN_KEY
 from turnlog.server.session_access import SessionAccess
 from turnlog.server.streaming.streams import StreamRegistry
+from turnlog.server.trace_context import read_traceparent
 from turnlog.state.transcript import TranscriptEntry
 
 
@@ -97,7 +98,9 @@ class ChatRoutes:
         message = None
         if body.user_message is not None:
             text = check_message_text(body.user_message, "$.userMessage")
-            message = UiMessage(text=text, channel=channel)
+            # a request with a key may be sent again, with another span of its sender
+            traceparent = read_traceparent(request) if key is None else None
+            message = UiMessage(text=text, channel=channel, traceparent=traceparent)
         events = [
             to_client_event(membership, index, event, key) for index, event in enumerate(body.direct_events)
         ]

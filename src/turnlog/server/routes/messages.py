@@ -22,6 +22,7 @@ from turnlog.server.responses import json_response
 from turnlog.server.routes.idempotency import make_idempotent_event_id
 from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
 from turnlog.server.session_access import SessionAccess
+from turnlog.server.trace_context import read_traceparent
 from turnlog.team.page_commands import COMMAND_BUILDERS, CommandFields, GridPosition
 from turnlog.team.roster import NO_CHANNEL
 
@@ -151,7 +152,12 @@ class MessageRoutes:
             posted = await self._post_command(membership, UiCommand(command=command), event_id)
             return json_response(SendResponse(*posted, session=default_session), 202)
 
-        message = UiMessage(text=text, target=body.target_agent, channel=body.channel)
+        message = UiMessage(
+            text=text,
+            target=body.target_agent,
+            channel=body.channel,
+            traceparent=read_traceparent(request),
+        )
         message = await self._with_speaker(membership, message, body.speaker_name)
         message = await self._with_seat(request, membership, message, body.target_grid_position)
         result = await sessions.send(membership, message, event_id)
