@@ -151,6 +151,35 @@ def test_claims_that_were_not_answered_reach_their_owner(server: PostgresServer,
     run_bounded(run())
 
 
+def test_claims_whose_caller_gave_up_reach_it_with_its_next_claim(
+    server: PostgresServer, proxy: FaultyProxy
+) -> None:
+    """The session has a live owner, which would otherwise not know of it, so no other could claim it."""
+
+    async def run() -> None:
+        async with opened(proxy.url(), patience_s=0.1) as [log]:
+            await log.create("cluster", SESSION, wants_work=True)
+            assert await log.leases.claim_wanted("one", limit=0) == []
+            proxy.freeze_answers()
+            claims = asyncio.create_task(log.leases.claim_wanted("one"))
+            query = "select 1 from turnlog.lease where owner = 'one'"
+            for _ in range(50):
+                if await asyncio.to_thread(server.execute, query):
+                    break
+                proxy.open()
+                proxy.freeze_answers()
+                await asyncio.sleep(0.02)  # for the next statement of the transaction
+            proxy.refuse()
+            with pytest.raises(StoreError, match="PostgreSQL cannot be used"):
+                await claims
+            proxy.open()
+            [lease] = await log.leases.claim_wanted("one")
+            assert (lease.session_id, lease.fence, lease.attempts) == (SESSION, 1, 0)
+            assert await log.leases.claim_wanted("one") == []
+
+    run_bounded(run())
+
+
 def test_an_owner_behind_a_frozen_wire_is_replaced_and_its_hanging_append_is_refused(
     server: PostgresServer, proxy: FaultyProxy
 ) -> None:
