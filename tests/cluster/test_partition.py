@@ -16,6 +16,7 @@ from tests.support.postgres_server import PostgresServer
 from turnlog.errors import Fenced, StoreError
 from turnlog.ids import new_id
 from turnlog.log import Log
+from turnlog.log.postgres.connections import EngineAway
 from turnlog.log.postgres.store import PostgresStore
 from turnlog.testing.factories import durable_events
 
@@ -152,30 +153,27 @@ def test_claims_that_were_not_answered_reach_their_owner(server: PostgresServer,
 
 
 def test_claims_whose_caller_gave_up_reach_it_with_its_next_claim(
-    server: PostgresServer, proxy: FaultyProxy
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session has a live owner, which would otherwise not know of it, so no other could claim it."""
 
     async def run() -> None:
-        async with opened(proxy.url(), patience_s=0.1) as [log]:
-            await log.create("cluster", SESSION, wants_work=True)
-            assert await log.leases.claim_wanted("one", limit=0) == []
-            proxy.freeze_answers()
-            claims = asyncio.create_task(log.leases.claim_wanted("one"))
-            query = "select 1 from turnlog.lease where owner = 'one'"
-            for _ in range(50):
-                if await asyncio.to_thread(server.execute, query):
-                    break
-                proxy.open()
-                proxy.freeze_answers()
-                await asyncio.sleep(0.02)  # for the next statement of the transaction
-            proxy.refuse()
-            with pytest.raises(StoreError, match="PostgreSQL cannot be used"):
-                await claims
-            proxy.open()
-            [lease] = await log.leases.claim_wanted("one")
-            assert (lease.session_id, lease.fence, lease.attempts) == (SESSION, 1, 0)
-            assert await log.leases.claim_wanted("one") == []
+        store = PostgresStore(server.url(), patience_s=0.1)
+        log = Log(store)
+        await log.create("cluster", SESSION, wants_work=True)
+
+        def lose_answer() -> None:
+            raise EngineAway("the commit was not answered")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store._writer, "check_quorum", lose_answer)
+            with pytest.raises(StoreError, match="was not answered"):
+                await log.leases.claim_wanted("one")
+        assert server.execute("select fence from turnlog.lease where owner = 'one'") == [(1,)]
+        [lease] = await log.leases.claim_wanted("one")
+        assert (lease.session_id, lease.fence, lease.attempts) == (SESSION, 1, 0)
+        assert await log.leases.claim_wanted("one") == []
+        await log.close()
 
     run_bounded(run())
 
