@@ -103,7 +103,8 @@ class Follower:
 
     def _run(self) -> None:
         number = 0
-        while not self._is_stopped:
+        # a thread that outlived its nodes would take the time of the next tests
+        while not self._is_stopped and any(node.is_running for node in list(self.nodes)):
             nodes = list(self.nodes)
             node = nodes[number % len(nodes)]
             self._reader.server = node

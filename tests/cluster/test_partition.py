@@ -16,6 +16,7 @@ from tests.support.postgres_server import PostgresServer
 from turnlog.errors import Fenced, StoreError
 from turnlog.ids import new_id
 from turnlog.log import Log
+from turnlog.log.postgres.connections import EngineAway
 from turnlog.log.postgres.store import PostgresStore
 from turnlog.testing.factories import durable_events
 
@@ -147,6 +148,32 @@ def test_claims_that_were_not_answered_reach_their_owner(server: PostgresServer,
             [lease] = await claims
             assert (lease.session_id, lease.fence, lease.attempts) == (SESSION, 1, 0)
             assert (await log.append(SESSION, durable_events("a"), fence=lease.fence)).seqs == [0]
+
+    run_bounded(run())
+
+
+def test_claims_whose_caller_gave_up_reach_it_with_its_next_claim(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session has a live owner, which would otherwise not know of it, so no other could claim it."""
+
+    async def run() -> None:
+        store = PostgresStore(server.url(), patience_s=0.1)
+        log = Log(store)
+        await log.create("cluster", SESSION, wants_work=True)
+
+        def lose_answer() -> None:
+            raise EngineAway("the commit was not answered")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store._writer, "check_quorum", lose_answer)
+            with pytest.raises(StoreError, match="was not answered"):
+                await log.leases.claim_wanted("one")
+        assert server.execute("select fence from turnlog.lease where owner = 'one'") == [(1,)]
+        [lease] = await log.leases.claim_wanted("one")
+        assert (lease.session_id, lease.fence, lease.attempts) == (SESSION, 1, 0)
+        assert await log.leases.claim_wanted("one") == []
+        await log.close()
 
     run_bounded(run())
 

@@ -234,7 +234,7 @@ class RunnerPool:
         if not runner.has_ended and not runner.is_stopping:
             # `open` has claimed the session after the claim of `lease`. Otherwise this process had lost the
             # session without noticing, and has got it again: what the runner does is refused.
-            if lease is None or runner.lease.fence > lease.fence:
+            if lease is None or runner.lease.fence >= lease.fence:
                 return runner
             await runner.abandon()
         elif runner.has_ended:

@@ -91,7 +91,7 @@ SELECT_CLAIMED: Query = f"""select lease.fence, seen, attempts, {
     ", ".join(f"session.{column}" for column in RECORD_COLUMNS.split(", "))
 }
     from lease join session on session.name = lease.session
-    where lease.owner = %b and process = %b and claim = %b"""
+    where lease.owner = %b and process = %b and claim = any(%b::text[])"""
 SPARE_CANDIDATES = 16
 PREFERENCE_S = 5.0  # that a wanted session waits for the node of its last owner, if that is alive
 SAVE_NODE: Query = "update lease set node = %b where session = %b"
@@ -103,6 +103,7 @@ class OwnerClaims(NamedTuple):
     process: str
     lease_s: float
     node: str
+    lost_claims: set[str]  # keys of claims whose callers got an error, and that may be committed
 
     def handlers(self) -> JobHandlers:
         return {
@@ -156,10 +157,11 @@ class OwnerClaims(NamedTuple):
     def claim_wanted(self, transaction: EngineTransaction, job: ClaimWanted) -> JobResult:
         reader = transaction.reader
         claim = transaction.job_key
+        may_replace = self._renew(transaction, job.owner, self.node)
         rows = []
-        if claim in transaction.unconfirmed:
+        if claim in transaction.unconfirmed or self.lost_claims:
             # The claims of a commit whose end was not reported have no other taker.
-            rows = reader.select(SELECT_CLAIMED, [job.owner, self.process, claim])
+            rows = reader.select(SELECT_CLAIMED, [job.owner, self.process, [claim, *self.lost_claims]])
         if not rows and job.limit > 0:
             values = {
                 "owner": job.owner,
@@ -169,7 +171,7 @@ class OwnerClaims(NamedTuple):
                 "limit": job.limit,
                 "candidates": job.limit + SPARE_CANDIDATES,
                 "claim": claim,
-                "may_replace": self._renew(transaction, job.owner, self.node),
+                "may_replace": may_replace,
                 "node": self.node,
                 "preference_ms": int(PREFERENCE_S * 1000),
             }

@@ -15,7 +15,7 @@ from typing import TypeVar
 from turnlog.errors import SessionDamaged, StoreError
 from turnlog.ids import new_process_id
 from turnlog.log.bell import Bell, RingListener, StopListening
-from turnlog.log.jobs import AppendRequest, CreateSession, Job, JobOutcome, JobResult
+from turnlog.log.jobs import AppendRequest, ClaimWanted, CreateSession, Job, JobOutcome, JobResult
 from turnlog.log.listing import invitations_name, list_name
 from turnlog.log.local_jobs import (
     SESSION_JOB_HANDLERS,
@@ -89,9 +89,11 @@ class PostgresStore:
         self._process = new_process_id()
         self._stop = threading.Event()
         self._patience = Patience(patience_s, self._stop)
+        self._lost_claims: set[str] = set()
+        claims = OwnerClaims(self._process, lease_s, node or socket.gethostname(), self._lost_claims)
         self._handlers: JobHandlers = {
             **SESSION_JOB_HANDLERS,
-            **OwnerClaims(self._process, lease_s, node or socket.gethostname()).handlers(),
+            **claims.handlers(),
             AppendRequest: append_once,
             CreateSession: create_once,
         }
@@ -153,7 +155,20 @@ class PostgresStore:
                     self._repeat(self._confirm)
             except StoreError as error:
                 outcomes = {index: copy_error(error) for index in range(len(jobs))}
+            self._note_claims(jobs, outcomes, unconfirmed)
             return [outcomes[index] for index in range(len(jobs))]
+
+    def _note_claims(
+        self, jobs: Sequence[Job], outcomes: Mapping[int, JobOutcome], unconfirmed: Mapping[int, JobResult]
+    ) -> None:
+        """Remember claims that may be committed although their caller got an error: its next one has them."""
+        for index, job in enumerate(jobs):
+            if not isinstance(job, ClaimWanted):
+                continue
+            if isinstance(outcomes[index], JobResult):
+                self._lost_claims.clear()
+            elif index in unconfirmed:
+                self._lost_claims.add(self._job_key(index))
 
     def _commit_group(
         self, jobs: Mapping[int, GroupJob], outcomes: dict[int, JobOutcome], unconfirmed: dict[int, JobResult]
