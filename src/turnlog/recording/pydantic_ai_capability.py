@@ -27,7 +27,7 @@ class TurnCapability(WatchCapability):
     async def wrap_run(self, ctx: RunContext[Any], *, handler: Any) -> Any:
         if CURRENT_WATCH.get() is not None:
             return await super().wrap_run(ctx, handler=handler)
-        with set_watch(Watch(self._output, self._translator)):
+        with set_watch(Watch(self._output, self._translator, {})):
             return await super().wrap_run(ctx, handler=handler)
 
     async def handle_deferred_tool_calls(
@@ -39,4 +39,4 @@ class TurnCapability(WatchCapability):
             return None
         agent = watch.translator.agent_of(ctx.run_id)
         answers = await watch.output.ask(list_questions(agent, requests))
-        return build_results(answers, agent.agent_id, requests)
+        return build_results(answers.__getitem__, agent.agent_id, requests)

@@ -25,7 +25,7 @@ from turnlog.log.postgres.arrays import (
     bytea_array,
     text_array,
 )
-from turnlog.log.postgres.connections import EscapedTextDumper, EscapedTextLoader, connect
+from turnlog.log.postgres.connections import EscapedTextDumper, EscapedTextLoader, open_connection
 from turnlog.log.postgres.contention import CONTENTION_S, Contention
 from turnlog.log.postgres.group_commit import split_group
 from turnlog.log.postgres.notify_bell import (
@@ -333,7 +333,7 @@ def test_merged_edges_of_spans_are_those_of_one_after_the_other(
 def test_an_encoded_array_has_its_values(
     server: PostgresServer, encode: EncodeArray, type_name: str, values: list[object]
 ) -> None:
-    with connect(server.url()) as connection:
+    with open_connection(server.url()) as connection:
         query = f"select value from unnest(%b::{type_name}[]) as value"
         rows = connection.execute(query.encode(), [encode(values)], binary=True).fetchall()
     assert [value for (value,) in rows] == values
