@@ -343,14 +343,14 @@ def test_a_session_is_contended_after_two_rings_within_a_short_time() -> None:
     now_s = 1000.0
     contention = Contention(lambda: now_s)
     contention.note_rings([SESSION, OTHER])
-    assert contention.contended([SESSION, OTHER]) == set()
+    assert contention.find_contended([SESSION, OTHER]) == set()
     now_s += CONTENTION_S / 2
     contention.note_rings([SESSION])
-    assert contention.contended([SESSION, OTHER]) == {SESSION}
+    assert contention.find_contended([SESSION, OTHER]) == {SESSION}
     now_s += CONTENTION_S
-    assert contention.contended([SESSION]) == set()
+    assert contention.find_contended([SESSION]) == set()
     contention.note_rings([SESSION])
-    assert contention.contended([SESSION]) == set()
+    assert contention.find_contended([SESSION]) == set()
 
 
 def test_appends_to_a_contended_session_run_under_locks_and_others_in_one_statement() -> None:

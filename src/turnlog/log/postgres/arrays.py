@@ -62,7 +62,7 @@ def register_arrays(adapters: AdaptersMap) -> None:
         adapters.register_dumper(array, dumper)
 
 
-def escape_text(text: str) -> str:
+def escape_nul(text: str) -> str:
     """Replace NUL, which text of PostgreSQL cannot contain (`connections`)."""
     return text.replace("\1", "\0011").replace("\0", "\0010")
 
@@ -87,12 +87,12 @@ def bigints_struct(count: int) -> Struct:
 def text_array(values: Sequence[Any]) -> TextArray:
     """Encode strings or None. Raise `UnicodeEncodeError` for a lone surrogate."""
     if None in values:
-        texts = [None if value is None else escape_text(value).encode() for value in values]
+        texts = [None if value is None else escape_nul(value).encode() for value in values]
         return join_values(TextArray, texts)
 
     joined = "".join(values)
     if "\0" in joined or "\1" in joined:
-        values = [escape_text(value) for value in values]
+        values = [escape_nul(value) for value in values]
     return join_values(TextArray, [value.encode() for value in values])
 
 

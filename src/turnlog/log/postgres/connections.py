@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import StrBinaryDumper, TextBinaryLoader
 
 from turnlog.errors import CallerError, StoreError
-from turnlog.log.postgres.arrays import escape_text, register_arrays
+from turnlog.log.postgres.arrays import escape_nul, register_arrays
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
@@ -72,7 +72,7 @@ class EscapedTextDumper(StrBinaryDumper):
 
     def dump(self, obj: str) -> Buffer | None:
         if "\0" in obj or "\1" in obj:
-            obj = escape_text(obj)
+            obj = escape_nul(obj)
         return super().dump(obj)
 
 

@@ -26,7 +26,7 @@ class Contention:
             _, last_s = self._rings_s.get(session_id, (-CONTENTION_S, -CONTENTION_S))
             self._rings_s[session_id] = last_s, now_s
 
-    def contended(self, session_ids: Iterable[str]) -> set[str]:
+    def find_contended(self, session_ids: Iterable[str]) -> set[str]:
         """Return the sessions that had two rings of other processes just now."""
         earliest_s = self._clock() - CONTENTION_S
         rings_s = self._rings_s

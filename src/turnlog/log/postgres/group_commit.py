@@ -170,7 +170,7 @@ class GroupCommit:
     def __init__(self, jobs: Mapping[int, GroupJob], unconfirmed: Mapping[int, JobResult]) -> None:
         self.pending = dict(jobs)
         self.outcomes: dict[int, JobOutcome] = {}
-        self._sent: list[SessionPlan] = []
+        self._sent_plans: list[SessionPlan] = []
         self.needs_locks: set[str] = set()  # sessions whose jobs this statement cannot run
         self._unconfirmed = unconfirmed
 
@@ -187,7 +187,7 @@ class GroupCommit:
         winners: set[int] = set()
         is_wanted = False
         if changes:
-            self._sent = changes
+            self._sent_plans = changes
             winners, is_wanted = compare_and_set(connection, changes)
 
         for session_id, plan in plans.items():
@@ -201,7 +201,7 @@ class GroupCommit:
         """Return the results of the appends that were sent to the engine."""
         return {
             index: outcome
-            for plan in self._sent
+            for plan in self._sent_plans
             for index, outcome in plan.outcomes.items()
             if isinstance(outcome, JobResult) and isinstance(outcome.value, AppendResult)
         }
@@ -356,7 +356,9 @@ def group_statement(has_starts: bool, has_ends: bool, has_listing: bool, has_wis
     return statement
 
 
-def split_group(jobs: Sequence[Job], contended: Set[str]) -> tuple[dict[int, GroupJob], dict[int, Job]]:
+def split_group(
+    jobs: Sequence[Job], contended_sessions: Set[str]
+) -> tuple[dict[int, GroupJob], dict[int, Job]]:
     """Return the jobs that one statement can run, and the others, by their place in the group.
 
     Jobs of different sessions do not affect each other. A job whose session has an earlier job under locks
@@ -364,7 +366,7 @@ def split_group(jobs: Sequence[Job], contended: Set[str]) -> tuple[dict[int, Gro
     """
     grouped: dict[int, GroupJob] = {}
     locking: dict[int, Job] = {}
-    locked_sessions = set(contended)
+    locked_sessions = set(contended_sessions)
     for index, job in enumerate(jobs):
         if isinstance(job, GROUP_JOBS) and job.session_id not in locked_sessions:
             grouped[index] = job

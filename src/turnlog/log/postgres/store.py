@@ -144,10 +144,10 @@ class PostgresStore:
             self._commit_count += 1
             outcomes: dict[int, JobOutcome] = {}
             unconfirmed: dict[int, JobResult] = {}
-            contended = set()
+            contended_sessions = set()
             if len(jobs) <= MAX_CONTENDED_JOBS:
-                contended = self._contention.contended([job.session_id for job in jobs])
-            grouped, locking = split_group(jobs, contended)
+                contended_sessions = self._contention.find_contended([job.session_id for job in jobs])
+            grouped, locking = split_group(jobs, contended_sessions)
             try:
                 locking |= self._commit_group(grouped, outcomes, unconfirmed)
                 self._commit_under_locks(dict(sorted(locking.items())), outcomes, unconfirmed)
