@@ -11,6 +11,9 @@ def test_lazy_names_are_offered() -> None:
         "Agent": "turnlog.agents",
         "tool": "turnlog.agents",
         "App": "turnlog.app",
+        "connect": "turnlog.connection",
+        "connect_sync": "turnlog.connection",
+        "record": "turnlog.recording",
     }
     assert set(turnlog.LAZY) < set(turnlog.__all__)
 
