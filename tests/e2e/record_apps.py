@@ -2,7 +2,7 @@
 
 from turnlog.app import recordings
 
-recordings.LEASE_S = 1.0
+recordings.LEASE_S = 2.0
 
 from tests.e2e.connect_apps import asking  # noqa: E402
 

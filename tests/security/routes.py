@@ -133,6 +133,7 @@ def asks(known: Known) -> Mapping[str, Ask]:
         "POST /api/send": {"session": session, "message": "hi"},
         "POST /api/chat/{role}": {"sessionId": session, "userMessage": "hi"},
         "POST /api/stop": {"session": session},
+        "POST /api/record": {"session": session, "recorder": "recorder-1"},
         "POST /api/sessions": {"app": "plain"},
         "POST /api/members": member,
         "POST /api/links": {"session": session, "roles": ["guest"]},

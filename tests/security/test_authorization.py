@@ -92,6 +92,8 @@ def expected(who: str, ask: Ask) -> int:
         return 403 if who == "guest" else GRANTED
     if who == "guest" and ask.path == "/v1/stream/notes":
         return 404  # it has made none
+    if ask.route == "POST /api/record":  # for the server role source alone
+        return 404 if who in ("stranger", "removed") else 403
     if not ask.names or who in ("owner", "operator"):
         return GRANTED
     if who in ("stranger", "removed"):

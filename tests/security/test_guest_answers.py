@@ -186,7 +186,7 @@ def test_picture_in_an_answer_is_a_blob_of_the_session_or_inline(src: str, statu
 
 def test_control_without_the_check_a_picture_has_any_address(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr(client_events.ClientEventBatch, "_check_images", lambda *_: None)
+        monkeypatch.setattr(client_events, "check_images", lambda *_: None)
         async with desk(make()) as at:
             assert await answer_with(at, METADATA) == 202
 

@@ -12,6 +12,9 @@ def test_lazy_names_are_offered() -> None:
         "tool": "turnlog.agents",
         "App": "turnlog.app",
         "adapters": "turnlog.adapters",
+        "connect": "turnlog.connection",
+        "connect_sync": "turnlog.connection",
+        "record": "turnlog.recording",
     }
     assert set(turnlog.LAZY) < set(turnlog.__all__)
 

@@ -45,4 +45,6 @@ export const TYPES = new Set([
   "stream.touch",
   "stream.fork",
   "stream.delete",
+  "server.code_use",
+  "server.sign_out",
 ]);

@@ -66,6 +66,8 @@ export interface Payloads {
   "stream.touch": StreamTouch;
   "stream.fork": StreamFork;
   "stream.delete": StreamDelete;
+  "server.code_use": ServerCodeUse;
+  "server.sign_out": ServerSignOut;
 }
 
 export type EventType = keyof Payloads & string;
@@ -156,6 +158,8 @@ export interface UiMessage {
   conversation_id?: string;
   /** Tools of the page, for the agents that answer this turn; the page answers them. */
   tools?: ClientTool[];
+  /** The W3C trace context of the request: the spans of the turn continue its trace. */
+  traceparent?: string;
 }
 
 export interface PromptText {
@@ -315,6 +319,8 @@ export interface AgentStart {
   resumes?: string;
   /** The id of its conversation, the same in every turn; without it that of the agent. */
   conversation_id?: string;
+  /** Who records it from another process: no server runs or continues it. */
+  recorder?: string;
 }
 
 /** An invocation ended, for whatever reason. After a crash, recovery emits it. */
@@ -704,4 +710,21 @@ export interface StreamFork {
 
 /** A client deleted a stream. Its path can be used again when no fork of it is left. */
 export interface StreamDelete {
+}
+
+/** A person has signed in with the code of a sign-in link. No server accepts it again. */
+export interface ServerCodeUse {
+  number: string;
+  /** When the code expires, in seconds since 1970. */
+  until: number;
+}
+
+/** A person has signed out. No server accepts the cookie again. */
+export interface ServerSignOut {
+  principal: string;
+  /** Without it: all cookies that were made up to `made_ms`. */
+  cookie_id?: string;
+  made_ms?: number;
+  /** When all these cookies have expired, in seconds since 1970. */
+  until: number;
 }

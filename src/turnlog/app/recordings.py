@@ -7,7 +7,8 @@ those that were on their way: they raise `Fenced`.
 
 The server decides origin, depth, turn, channel and actor of what it stores. A recording may write about its
 own open agents only, each call gets one result, and each agent one end. An event id that the log has already
-changes nothing. Recordings do not outlive this process: after a restart they are refused, and closed.
+changes nothing. Recordings belong to this process: after a restart, and at another server of a shared log,
+they are refused; what they left open is closed.
 """
 
 import asyncio

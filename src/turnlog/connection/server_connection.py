@@ -69,7 +69,7 @@ class StoredStop(msgspec.Struct, rename={"seq": "eventId"}):
     seq: int
 
 
-class UnansweredCall(msgspec.Struct):
+class WaitingCall(msgspec.Struct):
     """A call that has no result. `waits_for` names who must act: `page`, `approval`, `remote` and others."""
 
     call_id: str
@@ -83,7 +83,7 @@ class UnansweredCall(msgspec.Struct):
 
 
 class OpenItems(msgspec.Struct):
-    calls: list[UnansweredCall]
+    calls: list[WaitingCall]
 
 
 class StateWithOpenItems(msgspec.Struct):
@@ -188,13 +188,13 @@ class ServerConnection:
         stored = await self.requests.post("/api/events", body, StoredEvents)
         return stored.seqs[0]
 
-    async def pending_calls(self, session: str) -> list[UnansweredCall]:
+    async def pending_calls(self, session: str) -> list[WaitingCall]:
         """Return the calls of a session that have no result."""
         query = urlencode({"session": session, "include": "open"})
         state = await self.requests.get(f"/api/state?{query}", StateWithOpenItems)
         return state.open.calls
 
-    async def _find_pending_call(self, session: str, call_id: str) -> UnansweredCall:
+    async def _find_pending_call(self, session: str, call_id: str) -> WaitingCall:
         for call in await self.pending_calls(session):
             if call.call_id == call_id:
                 return call

@@ -12,7 +12,7 @@ from turnlog.connection.server_connection import (
     MessageReceipt,
     ServerConnection,
     SessionOverview,
-    UnansweredCall,
+    WaitingCall,
     connect,
 )
 from turnlog.errors import CallerError
@@ -110,7 +110,7 @@ class SyncConnection:
     ) -> int:
         return self._run(self._connection.post(session, type, payload, event_id=event_id))
 
-    def pending_calls(self, session: str) -> list[UnansweredCall]:
+    def pending_calls(self, session: str) -> list[WaitingCall]:
         return self._run(self._connection.pending_calls(session))
 
     def answer(self, session: str, call_id: str, value: Any) -> int:
