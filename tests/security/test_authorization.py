@@ -92,13 +92,18 @@ def expected(who: str, ask: Ask) -> int:
         return 403 if who == "guest" else GRANTED
     if who == "guest" and ask.path == "/v1/stream/notes":
         return 404  # it has made none
-    if ask.route == "POST /api/record":  # for the server role source alone
-        return 404 if who in ("stranger", "removed") else 403
-    if not ask.names or who in ("owner", "operator"):
+    return expected_for_session(who, ask)
+
+
+def expected_for_session(who: str, ask: Ask) -> int:
+    """Return the status of a route that may name a session."""
+    if not ask.names:
         return GRANTED
     if who in ("stranger", "removed"):
         return 404
-    return expected_inside(who, ask)
+    if ask.route == "POST /api/record":  # for the server role source alone
+        return 403
+    return GRANTED if who in ("owner", "operator") else expected_inside(who, ask)
 
 
 def expected_inside(who: str, ask: Ask) -> int:
