@@ -10,7 +10,7 @@ import pytest
 
 from tests.security.apps import counter, plain
 from tests.security.desk import Answer, Desk, bearer, desk, run
-from tests.security.routes import PERSONAL, Ask, every_route
+from tests.security.routes import FOR_SOURCES, PERSONAL, Ask, every_route
 from tests.support.invitations import FORM, redemption
 from turnlog.app import App, Membership, Principal, sessions
 from turnlog.log import Log, SessionRecord
@@ -92,9 +92,7 @@ def expected(who: str, ask: Ask) -> int:
         return 403 if who == "guest" else GRANTED
     if who == "guest" and ask.path == "/v1/stream/notes":
         return 404  # it has made none
-    if ask.route == "POST /api/record":  # for the server role source alone
-        return 404 if who in ("stranger", "removed") else 403
-    if not ask.names or who in ("owner", "operator"):
+    if not ask.names or (who in ("owner", "operator") and ask.route != FOR_SOURCES):
         return GRANTED
     if who in ("stranger", "removed"):
         return 404
@@ -103,7 +101,7 @@ def expected(who: str, ask: Ask) -> int:
 
 def expected_inside(who: str, ask: Ask) -> int:
     """Return the status for who is in the session and does not own it."""
-    if ask.route in MANAGES:
+    if ask.route in (*MANAGES, FOR_SOURCES):
         return 403
     if ask.route == "POST /api/chat/{role}":  # the role that is asked for is the owner's
         return 404

@@ -230,7 +230,7 @@ def test_control_without_the_entry_everybody_is_served() -> None:
                 if ask.route not in (
                     *PERSONAL,
                     FOR_SOURCES,
-                ):  # everybody is the same person, who invites itself
+                ):  # everybody is one person, who invites itself
                     assert (await at.ask(None, ask.method, ask.path, ask.body)).status < 400, ask
 
     run(scenario())
