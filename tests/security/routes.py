@@ -21,6 +21,7 @@ BARE = (  # routes that take nothing
     "GET /healthz",
     "GET /openapi.json",
 )
+FOR_SOURCES = "POST /api/record"  # granted to no owner and no operator; tests/e2e/test_record.py has a source
 PERSONAL = ("GET /sign-in", "POST /sign-in", "POST /api/invites/accept", "POST /api/invites/decline")
 MISSING = "sess_00000000-0000-7000-8000-000000000000"
 
