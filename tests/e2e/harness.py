@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from turnlog.wire.sse import Decoder, ServerSentEvent
 
 ROOT = Path(__file__).parent.parent.parent
 TURNLOG = str(Path(sys.executable).parent / "turnlog")
+
+RETRY = re.compile(rb"^retry: \d+\n\n")  # of a stream: it differs from reader to reader
 
 Process = subprocess.Popen[str] | Fork
 

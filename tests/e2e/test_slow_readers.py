@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import Reader, Server, kind, running
+from tests.e2e.harness import RETRY, Reader, Server, kind, running
 from tests.e2e.streams import (
     Wish,
     add_notes,
@@ -39,7 +38,6 @@ SMALL_WINDOW = 4096
 IMPATIENT = (sys.executable, "-m", "tests.e2e.stream_server", str(STALL_S))
 TALKER = "tests.e2e.stream_apps:talker"
 TURNS = {"turnlog": 20, "blocks": 100}  # a filter passes over the first, a projection sends the second
-RETRY = re.compile(rb"^retry: \d+\n\n")
 
 
 @contextmanager

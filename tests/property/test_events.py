@@ -141,7 +141,7 @@ def test_an_envelope_is_one_line_and_is_read_as_it_was_written(
     event = FULL_CATALOG.build_event("tool.call", data, id=f"evt_{event_id}", origin="model", scope=scope)
     line = encode_envelope(event, session_id=f"sess_{session_id}", seq=seq, ts_ms=ts_ms)
     again = decode_envelope(line)
-    assert decode_stored_envelope(line) == again
+    assert structs.asdict(decode_stored_envelope(line)) == structs.asdict(again)
     assert not set(line) & set(b"\r\n")
     place = (again.type, again.id, again.seq, again.ts, again.session_id, again.origin)
     assert place == (event.type, event.id, seq, format_timestamp(ts_ms), f"sess_{session_id}", event.origin)

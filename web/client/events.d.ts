@@ -708,7 +708,7 @@ export interface StreamFork {
   session_id: string;
 }
 
-/** A client deleted a stream. Its path can be used again when no fork of it is left. */
+/** A client deleted a stream. Its events are erased, and its path is free, when no fork of it is left. */
 export interface StreamDelete {
 }
 
