@@ -67,14 +67,23 @@ class RunStream:
 
     async def read_before(self, first_seq: int, after_last_seq: int, charge: ChargeBytes) -> None:
         """Convert the events from `first_seq` up to `after_last_seq`, which the response does not have."""
+        # The deltas of finished turns are left out. A block that was open before `after_last_seq` may have
+        # ended since: without its first deltas the response would have only the rest of its text.
+        open_seq = await self._log.oldest_open_turn_start(self._record.session_id, after_last_seq - 1)
+        await self._read_range(first_seq, min(open_seq, after_last_seq), -1, charge)
+        await self._read_range(max(first_seq, open_seq), after_last_seq, None, charge)
+
+    async def _read_range(
+        self, first_seq: int, end_seq: int, replay_from: int | None, charge: ChargeBytes
+    ) -> None:
         after = first_seq - 1
-        while after < after_last_seq - 1:
-            page = await self._log.read(self._record.session_id, after, replay_from=-1)
+        while after < end_seq - 1:
+            page = await self._log.read(self._record.session_id, after, replay_from=replay_from)
             if not page:
                 return
             await charge(page.size_bytes)
             for row, envelope in zip(page, page.envelopes(), strict=True):
-                if row.seq < after_last_seq and self._filter.matches_turn_and_channel(row):
+                if row.seq < end_seq and self._filter.matches_turn_and_channel(row):
                     self._convert(row, envelope)
             after = page.last
 
