@@ -8,7 +8,7 @@ import re
 import time
 from typing import Literal
 
-Prefix = Literal["evt_", "sess_", "tr_", "agt_", "blk_", "call_", "inv_"]
+Prefix = Literal["evt_", "sess_", "tr_", "agt_", "blk_", "call_", "inv_", "part_"]
 
 PRIVATE_BLOB_PREFIX = "private-"  # no hash begins with it: private and public blobs never share a name
 

@@ -23,6 +23,7 @@ class PromptImage(Record, frozen=True, kw_only=True, tag_field="type", tag="imag
     src: Address
     media_type: Name | None = None
     size_bytes: SizeBytes = None
+    title: Annotated[str | None, Meta(description="The name of the file.")] = None
 
 
 class PromptDocument(Record, frozen=True, kw_only=True, tag_field="type", tag="document"):
@@ -41,7 +42,12 @@ def describe_prompt(parts: tuple[PromptPart, ...]) -> str:
     return "\n".join([part.text if isinstance(part, PromptText) else f"[{label_of(part)}]" for part in parts])
 
 
+def label_files(text: str, parts: tuple[PromptPart, ...]) -> str:
+    """Return the text of a message with a label for each file, for readers that get a text alone."""
+    labels = [f"[{label_of(part)}]" for part in parts if not isinstance(part, PromptText)]
+    return "\n".join([text, *[label for label in labels if label not in text]])
+
+
 def label_of(part: PromptImage | PromptDocument) -> str:
-    if isinstance(part, PromptImage):
-        return "image"
-    return f"document: {part.title}" if part.title else "document"
+    kind = "image" if isinstance(part, PromptImage) else "document"
+    return f"{kind}: {part.title}" if part.title else kind

@@ -199,9 +199,10 @@ class FrameEncoder:
     Neighbouring events of one type and scope share all but their id, seq and payload.
     """
 
-    __slots__ = ("_middle", "_origin", "_scope", "_session_id", "_start", "_ts", "_type")
+    __slots__ = ("_middle", "_origin", "_scope", "_session_id", "_start", "_ts", "_type", "ts_ms")
 
     def __init__(self, session_id: str, ts_ms: int) -> None:
+        self.ts_ms = ts_ms
         self._session_id = session_id
         self._ts = format_timestamp(ts_ms)
         self._scope: Scope | None = None

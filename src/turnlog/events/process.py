@@ -7,6 +7,8 @@ from msgspec import Meta
 from turnlog.events.payload import SYSTEM_ORIGINS, Count, InviteId, Name, Origins, Payload, Role
 
 ProcessKind = Literal["server", "model"]
+# One or two sentences, on one line.
+CloseReason = Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[^\u0000-\u001f\u007f]+$(?!\n)")]
 
 
 class ProcessStart(Payload, frozen=True, kw_only=True):
@@ -109,6 +111,9 @@ class SessionInvite(Payload, frozen=True, kw_only=True):
     as_operator: Annotated[bool, Meta(description="The actor may invite only because of a server role.")] = (
         False
     )
+    name: Annotated[
+        Name | None, Meta(description="What the inviter calls the invite, to know it in a list.")
+    ] = None
 
 
 class SessionInviteEnd(Payload, frozen=True, kw_only=True):
@@ -135,6 +140,20 @@ class SessionTitle(Payload, frozen=True, kw_only=True):
     title: Name
 
 
+class SessionClose(Payload, frozen=True, kw_only=True):
+    """The session was closed. It is the last event: the session accepts no more.
+
+    The write that closes the session appends it, after every turn has ended.
+    """
+
+    TYPE: ClassVar = "session.close"
+    ORIGINS: ClassVar[Origins] = frozenset({"system", "app"})
+    EXAMPLE: ClassVar = {"by": "ada", "reason": "The trip is booked."}
+
+    by: Annotated[Name, Meta(description="The principal who closed it.")]
+    reason: Annotated[CloseReason | None, Meta(description="For people: why it was closed.")] = None
+
+
 EVENTS = (
     ProcessStart,
     ProcessEnd,
@@ -144,4 +163,5 @@ EVENTS = (
     SessionInvite,
     SessionInviteEnd,
     SessionTitle,
+    SessionClose,
 )

@@ -176,6 +176,10 @@ class ApprovalRequest(Payload, frozen=True, kw_only=True):
     risk: Name
     reason: str | None = None
     expires_at: Timestamp | None = None
+    args: Annotated[
+        dict[str, Any] | None,
+        Meta(description="The arguments, for a reader whose view has no calls; the log does not have them."),
+    ] = None
     roles: Annotated[
         tuple[Name, ...], Meta(description="Who may decide: one of these; empty is anyone.")
     ] = ()

@@ -1,4 +1,4 @@
-"""Plan appends and imports: pure functions of a session's record, the rows it knows and a request.
+"""Plan appends, closes and imports: pure functions of a session's record, the rows it knows and a request.
 
 A plan has the new rows, their span edges, the record after them and the seq of each event. Events are
 deduplicated by id: the same event again returns its old seq, another event under an old id is a `Conflict`.
@@ -7,17 +7,19 @@ A refusal is raised. The planner of a store in another process needs nothing els
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from msgspec import Struct, structs
 
-from turnlog.errors import Conflict, Fenced, SessionClosed
+from turnlog.errors import CallerError, Conflict, Fenced, SessionClosed
 from turnlog.events import (
     CATALOG,
     Envelope,
     Event,
     Payload,
     Scope,
+    SessionClose,
     SessionInvite,
     SessionInviteEnd,
     SessionMember,
@@ -33,12 +35,14 @@ from turnlog.log.jobs import (
     ANY_POSITION,
     AppendRequest,
     AppendResult,
+    CloseSession,
     CreateSession,
     DraftLine,
     EventLine,
     ExpectedPosition,
     ImportCounts,
     ImportEvents,
+    JobResult,
 )
 from turnlog.log.records import (
     NewRow,
@@ -69,6 +73,24 @@ class RowPlan(Struct, frozen=True, gc=False):
     edges: list[SpanEdge]
     record: SessionRecord
     result: AppendResult
+
+
+class GroupPlan(NamedTuple):
+    """What several appends add to a session, with the result of each."""
+
+    rows: list[NewRow]
+    edges: list[SpanEdge]
+    record: SessionRecord
+    results: list[AppendResult]
+
+    def job_results(self, stored: SessionRecord) -> list[JobResult]:
+        """Return the results of the jobs: each has its own rows, and the record as it is stored."""
+        records = (stored,)
+        rows = iter(self.rows)
+        return [
+            JobResult(result, records, [new.row for new in islice(rows, len(result.seqs))])
+            for result in self.results
+        ]
 
 
 class ImportPlan(NamedTuple):
@@ -126,8 +148,39 @@ class RowBatch:
 def plan_append(record: SessionRecord, known: Mapping[str, Row], request: AppendRequest) -> RowPlan:
     """Plan an append to a session. `known` are the rows of the request's event ids that the session has.
 
-    Raise `Conflict`, `Fenced` or `SessionClosed` if it is refused.
+    Raise `Conflict`, `Fenced` or `SessionClosed` if it is refused, `CallerError` for a `session.close`.
     """
+    plan = plan_rows(record, known, request)
+    if plan.record.closed and not record.closed:
+        # Only `plan_close` knows that no event follows it.
+        raise CallerError("session.close is appended by closing the session (Log.close_session)")
+    return plan
+
+
+def plan_close(record: SessionRecord, known: Mapping[str, Row], job: CloseSession) -> RowPlan:
+    """Plan the close of a session with its last events. `known` are the rows of those that it has.
+
+    A closed session stays as it is. Raise `Conflict` or `Fenced` if the close is refused, `CallerError` if
+    `session.close` is not the last event.
+    """
+    events = job.events
+    if record.closed:
+        seqs = [known[event.id].seq if event.id in known else -1 for event in events]
+        return RowPlan([], [], record, AppendResult(seqs, record.last))
+    if not events:
+        check_append(record, job.expected, job.fence)
+        fence = record.fence if job.fence is None else job.fence
+        closed_record = record.replace(closed=True, fence=fence, revision=record.revision + 1)
+        return RowPlan([], [], closed_record, AppendResult([], record.last))
+
+    closing_places = [place for place, event in enumerate(events) if isinstance(event.payload, SessionClose)]
+    if closing_places != [len(events) - 1]:
+        raise CallerError("expected session.close as the last event of a close, and once")
+    return plan_rows(record, known, AppendRequest(job.session_id, events, job.ts_ms, job.expected, job.fence))
+
+
+def plan_rows(record: SessionRecord, known: Mapping[str, Row], request: AppendRequest) -> RowPlan:
+    """Plan the events of an append or a close, which has checked whether they may close the session."""
     events = request.events
     if len(events) > 1 and len({event.id for event in events}) < len(events):
         raise Conflict("expected each event id once in an append", record.last)
@@ -177,6 +230,62 @@ def plan_append(record: SessionRecord, known: Mapping[str, Row], request: Append
     return RowPlan(batch.rows, batch.edges, updated, AppendResult(seqs, record.last))
 
 
+def plan_together(record: SessionRecord, requests: Sequence[AppendRequest]) -> GroupPlan | None:
+    """Plan appends of new events to a session as one; None if they have to be planned one after the other.
+
+    The rows and the record are those of appends one by one. The caller has looked for their event ids, and
+    the session has none of them.
+    """
+    if record.closed or not all(is_unconditional(record, request) for request in requests):
+        return None
+    event_ids = {event.id for request in requests for event in request.events}
+    if len(event_ids) < sum(len(request.events) for request in requests):
+        return None
+
+    batch = RowBatch(record)
+    frames = FrameEncoder(record.session_id, requests[0].ts_ms)
+    channels = set()
+    results = []
+    for request in requests:
+        ts_ms = request.ts_ms
+        if ts_ms != frames.ts_ms:
+            frames = FrameEncoder(record.session_id, ts_ms)
+        previous_last = batch.last
+        for seq, event in enumerate(request.events, previous_last + 1):
+            scope = event.scope
+            payload = event.payload
+            if type(payload) in RECORD_REDUCERS:
+                return None
+            batch.add(event, scope, payload, seq, event.live, frames.encode(event, seq), ts_ms)
+            channels.add(scope.channel)
+        results.append(AppendResult(list(range(previous_last + 1, batch.last + 1)), previous_last))
+
+    if len(channels) > 1:
+        return None  # each channel has the time of its own last event
+
+    newest_ms = max(request.ts_ms for request in requests)
+    updated = structs.replace(
+        record,
+        last=batch.last,
+        durable_count=batch.durable_count,
+        chain=batch.chain,
+        updated_ms=max(record.updated_ms, newest_ms),
+        activity=activity_after(record, channels, newest_ms),
+        revision=record.revision + len(requests),
+    )
+    return GroupPlan(batch.rows, batch.edges, updated, results)
+
+
+def is_unconditional(record: SessionRecord, request: AppendRequest) -> bool:
+    """Return whether new events are appended whatever else happens to the session before."""
+    return (
+        request.expected is ANY_POSITION
+        and not request.wants_work
+        and (request.fence is None or request.fence == record.fence)
+        and bool(request.events)
+    )
+
+
 def plan_fence(record: SessionRecord, request: AppendRequest, seqs: list[int]) -> RowPlan:
     """Plan an append without new events: a new owner may retry only events that are stored already."""
     fence = request.fence or 0
@@ -220,7 +329,8 @@ def plan_import(record: SessionRecord, known: Mapping[str, Row], job: ImportEven
                 continue
             if item.envelope.seq <= batch.last or item.event_id in line_by_id:
                 raise import_conflict(record, item)
-        if record.closed:
+        # also by a `session.close` of an earlier line
+        if updated.closed:
             raise SessionClosed(f"line {item.number}: {record.session_id} is closed")
 
         updated = restore_event(updated, batch, item)
@@ -343,7 +453,7 @@ def _reduce_member(record: SessionRecord, payload: SessionMember, actor: str | N
 
 def _reduce_invite(record: SessionRecord, payload: SessionInvite, actor: str | None) -> dict[str, object]:
     invite = OpenInvite(
-        payload.roles, actor or "", payload.expires_ms, payload.principal, payload.as_operator
+        payload.roles, actor or "", payload.expires_ms, payload.principal, payload.as_operator, payload.name
     )
     return {"invites": {**record.invites, payload.invite_id: invite}}
 
@@ -362,6 +472,10 @@ def _reduce_title(record: SessionRecord, payload: SessionTitle, actor: str | Non
     return {"title": payload.title}
 
 
+def _reduce_close(record: SessionRecord, payload: SessionClose, actor: str | None) -> dict[str, object]:
+    return {"closed": True}
+
+
 def _reduce_message(record: SessionRecord, payload: UiMessage, actor: str | None) -> dict[str, object]:
     """Return the text as the title if there is none yet, unless the message is in a channel."""
     if record.title or payload.channel:
@@ -375,6 +489,7 @@ RECORD_REDUCERS: dict[type, Callable[[SessionRecord, Any, str | None], dict[str,
     SessionInvite: _reduce_invite,
     SessionInviteEnd: _reduce_invite_end,
     SessionTitle: _reduce_title,
+    SessionClose: _reduce_close,
     UiMessage: _reduce_message,
 }
 RECORD_EVENT_TYPES = tuple(cls.TYPE for cls in RECORD_REDUCERS if issubclass(cls, Payload))

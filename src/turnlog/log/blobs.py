@@ -9,26 +9,24 @@ A reader holds one blob in memory at a time. A blob whose content does not match
 of a private blob says nothing about its content, so its lines have the hash (`sha256`) too.
 """
 
-import re
 from collections.abc import AsyncIterator, Iterator
 from hashlib import sha256
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from turnlog.errors import InvalidEvent
 from turnlog.events import decode_envelope
+from turnlog.events.blob_addresses import BLOB_NAME_PATTERN, BLOB_URL_PREFIX, find_blob_names
 from turnlog.ids import PRIVATE_BLOB_PREFIX
 from turnlog.log.log import Log
 from turnlog.log.records import Blob, Damage, Row, SessionRecord, envelope_json
 
 MAX_PIECE_BYTES = 768 * 1024  # 1 MiB as base64: far below the limit of a line
 MAX_BLOB_BYTES = 1_000_000_000  # the limit of SQLite
-BLOB_NAME_PATTERN = r"sess_[A-Za-z0-9_-]{1,64}/[0-9a-f]{64}"
 PRIVATE_NAME_PATTERN = rf"sess_[A-Za-z0-9_-]{{1,64}}/{PRIVATE_BLOB_PREFIX}[0-9a-f]{{32}}"
-BLOB_URL_PATTERN = re.compile(rf"/?api/blobs/({BLOB_NAME_PATTERN})")
-BLOB_URL_PREFIX = b"api/blobs/"
+ADDRESS_PREFIX = BLOB_URL_PREFIX.encode()
 
 BlobName = Annotated[str, Meta(pattern=f"^({BLOB_NAME_PATTERN}|{PRIVATE_NAME_PATTERN})$")]
 
@@ -113,7 +111,7 @@ async def find_missing_blobs(log: Log, records: list[SessionRecord]) -> AsyncIte
         after = record.first - 1
         while page := await log.read(session_id, after):
             for row in page:
-                for name in find_blob_names(row):
+                for name in find_row_blobs(row):
                     if blob_names is None:
                         blob_names = set(await log.blob_names(session_id))
                     if name.startswith(f"{session_id}/") and name not in blob_names:
@@ -122,21 +120,7 @@ async def find_missing_blobs(log: Log, records: list[SessionRecord]) -> AsyncIte
             after = page.last
 
 
-def find_blob_names(row: Row) -> set[str]:
-    if BLOB_URL_PREFIX not in row.frame:
+def find_row_blobs(row: Row) -> set[str]:
+    if ADDRESS_PREFIX not in row.frame:
         return set()
-    payload = msgspec.json.decode(decode_envelope(envelope_json(row)).payload)
-    matches = [BLOB_URL_PATTERN.fullmatch(text) for text in iter_strings(payload)]
-    return {match[1] for match in matches if match}
-
-
-def iter_strings(payload: Any) -> Iterator[str]:
-    pending = [payload]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            pending += value.values()
-        elif isinstance(value, list):
-            pending += value
+    return find_blob_names(msgspec.json.decode(decode_envelope(envelope_json(row)).payload))

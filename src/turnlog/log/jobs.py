@@ -75,9 +75,18 @@ class CreateSession(NamedTuple):
 
 
 class CloseSession(NamedTuple):
-    """Close a session: it accepts no more events."""
+    """Close a session together with its last events: it accepts no more. The result is an `AppendResult`.
+
+    `events` end with a `session.close`. Without events nothing is appended: an import restores a session that
+    was closed before there was such an event. Closing a closed session changes nothing; the seq of events
+    that it does not have is -1.
+    """
 
     session_id: str
+    events: Sequence[Event] = ()
+    ts_ms: int = 0
+    expected: ExpectedPosition = ANY_POSITION
+    fence: int | None = None
 
 
 class RewriteRecord(NamedTuple):
@@ -144,6 +153,36 @@ class PutBlob(NamedTuple):
 
     name: str
     blob: Blob
+    session_id: str = ""
+
+
+class PutUpload(NamedTuple):
+    """Store a blob that no event names yet, unless its name exists. Until it is kept, it may be dropped.
+
+    The time of an upload that is repeated counts. A blob that is kept stays kept.
+    """
+
+    name: str
+    blob: Blob
+    ts_ms: int
+    session_id: str = ""
+
+
+class KeepUploads(NamedTuple):
+    """Keep uploads of a session: an event will name them. The result maps the names to their `BlobInfo`.
+
+    Public blobs of the session that were no uploads are in the result too. Other names are not.
+    """
+
+    session_id: str
+    names: Sequence[str]
+
+
+class DropUploads(NamedTuple):
+    """Remove at most `limit` uploads that were stored before a time and not kept. The result is how many."""
+
+    before_ms: int
+    limit: int
     session_id: str = ""
 
 
@@ -232,9 +271,10 @@ class PruneSession(NamedTuple):
 
 
 class EraseSession(NamedTuple):
-    """Remove all events of a session and what was derived from them. The result is how many events.
+    """Remove all events of a session, its blobs and what was derived. The result is how many events.
 
-    The record stays, closed and empty, so that the id and its seqs are never used again.
+    The record stays, closed and empty, so that the id and its seqs are never used again. It has no title,
+    members and invites.
     """
 
     session_id: str
@@ -325,12 +365,15 @@ MaintenanceJob = PruneSession | EraseSession | QuarantineDamage
 LeaseJob = (
     ClaimLease | ClaimWanted | ReleaseLease | SaveSeen | SaveStates | ResetAttempts | RenewOwner | EndOwner
 )
-BlobJob = PutBlob | DropPrivateBlobs
+BlobJob = PutBlob | PutUpload | KeepUploads | DropUploads | DropPrivateBlobs
 Job = SessionJob | BlobJob | DerivedJob | MaintenanceJob | LeaseJob
 
 
 class JobResult(Struct, frozen=True, gc=False):
-    """What a job returns, the records that it changed, and the rows that it added to the first of them."""
+    """What a job returns, the records that it changed, and the rows that it added to the first of them.
+
+    Appends that a group ran as one have the record after the last of them.
+    """
 
     value: Any = None
     records: Sequence[SessionRecord] = ()

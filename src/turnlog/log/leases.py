@@ -27,6 +27,13 @@ class Lease(NamedTuple):
     attempts: int = 0
 
 
+class LeaseState(NamedTuple):
+    """What a list of sessions needs of a lease. `is_unclaimed`: work waits, and no owner has claimed it."""
+
+    text: str = ""
+    is_unclaimed: bool = False
+
+
 class LeaseRow(NamedTuple):
     """A lease as it is stored; `owner` is None while the session has none.
 
@@ -62,6 +69,10 @@ class LeaseRow(NamedTuple):
 
     def is_held(self, owner: str, fence: int) -> bool:
         return self.owner == owner and self.fence == fence
+
+    @property
+    def summary(self) -> LeaseState:
+        return LeaseState(self.state, self.owner is None and self.wanted_at_ms is not None)
 
     def lease(self) -> Lease:
         """Return the lease of the owner."""
@@ -189,8 +200,8 @@ class Leases(Protocol):
         """Return the live owner of a session; None if it has none."""
         ...
 
-    async def states(self, session_ids: Collection[str]) -> dict[str, str]:
-        """Return what the last owners of sessions wrote about them, for those that have a lease."""
+    async def states(self, session_ids: Collection[str]) -> dict[str, LeaseState]:
+        """Return the states of sessions that have a lease; the text is that of the last owner."""
         ...
 
     async def next_wake_ms(self, after_ms: int = -1) -> int | None:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from turnlog.errors import CallerError, Conflict, NotFound, SessionDamaged, StoreError, TurnlogError
-from turnlog.log.append import plan_append, plan_create, plan_import
+from turnlog.log.append import GroupPlan, plan_append, plan_close, plan_create, plan_import, plan_together
 from turnlog.log.jobs import (
     AppendRequest,
     ClaimLease,
@@ -21,6 +21,7 @@ from turnlog.log.jobs import (
     DeleteDerived,
     DropPrivateBlobs,
     DropSnapshots,
+    DropUploads,
     EndOwner,
     EraseSession,
     FindEvents,
@@ -28,10 +29,12 @@ from turnlog.log.jobs import (
     Job,
     JobOutcome,
     JobResult,
+    KeepUploads,
     PruneSession,
     PutBlob,
     PutDocuments,
     PutSnapshot,
+    PutUpload,
     QuarantineDamage,
     ReleaseLease,
     RenewOwner,
@@ -43,7 +46,7 @@ from turnlog.log.jobs import (
     Snapshot,
 )
 from turnlog.log.leases import Lease, LeaseRow, Owners, claimed_row, released_row, wanted_row
-from turnlog.log.records import Blob, Damage, Document, NewRow, Row, SessionRecord
+from turnlog.log.records import Blob, BlobInfo, Damage, Document, NewRow, Row, SessionRecord
 from turnlog.log.spans import SpanEdge
 
 
@@ -70,6 +73,28 @@ class StoreTransaction(Protocol):
 
     def put_blob(self, name: str, blob: Blob) -> None:
         """Store a blob unless its name exists."""
+        ...
+
+    def has_blob(self, name: str) -> bool: ...
+
+    def blob_info(self, name: str) -> BlobInfo | None:
+        """Return what is known of a public blob; None if there is none of that name."""
+        ...
+
+    def drop_blobs(self, session_id: str) -> None:
+        """Remove all blobs of a session, and its marks of uploads."""
+        ...
+
+    def mark_upload(self, name: str, ts_ms: int) -> None:
+        """Add or replace the mark of an upload."""
+        ...
+
+    def unmark_upload(self, name: str) -> bool:
+        """Remove the mark of an upload. Return whether there was one."""
+        ...
+
+    def drop_uploads(self, before_ms: int, limit: int) -> int:
+        """Remove the oldest uploads with a mark before a time. Return how many."""
         ...
 
     def drop_private_blob(self, name: str) -> bool:
@@ -125,7 +150,7 @@ def commit_jobs(store: LocalStore, jobs: Sequence[Job]) -> list[JobOutcome]:
     """Run jobs in one transaction. Return the result of each, or its exception."""
     try:
         with store.transaction():
-            return [run_job(store, job) for job in jobs]
+            return run_jobs(store, jobs)
     except StoreError as error:
         return [copy_error(error) for _ in jobs]
     except Exception as error:  # noqa: BLE001  the writer must live on; the callers get the error
@@ -134,6 +159,57 @@ def commit_jobs(store: LocalStore, jobs: Sequence[Job]) -> list[JobOutcome]:
         # One job has a value that cannot be stored, or a bug, and the transaction was rolled back: run each
         # job alone.
         return [outcome for job in jobs for outcome in commit_jobs(store, [job])]
+
+
+def run_jobs(store: LocalStore, jobs: Sequence[Job]) -> list[JobOutcome]:
+    """Run jobs in their order; neighbouring appends of a session together."""
+    if len(jobs) == 1:
+        return [run_job(store, jobs[0])]
+
+    outcomes: dict[int, JobOutcome] = {}
+    appends: dict[str, dict[int, AppendRequest]] = {}  # by session and place: not run yet
+    for place, job in enumerate(jobs):
+        if isinstance(job, AppendRequest):
+            appends.setdefault(job.session_id, {})[place] = job
+        else:
+            # It may read or change any of these sessions.
+            run_appends(store, appends, outcomes)
+            outcomes[place] = run_job(store, job)
+    run_appends(store, appends, outcomes)
+    return [outcomes[place] for place in range(len(jobs))]
+
+
+def run_appends(
+    store: LocalStore, appends: dict[str, dict[int, AppendRequest]], outcomes: dict[int, JobOutcome]
+) -> None:
+    """Run appends session by session, which do not affect each other. Add their outcomes."""
+    for own_appends in appends.values():
+        own_outcomes = append_together(store, list(own_appends.values()))
+        outcomes.update(zip(own_appends, own_outcomes, strict=True))
+    appends.clear()
+
+
+def append_together(store: LocalStore, jobs: Sequence[AppendRequest]) -> list[JobOutcome]:
+    """Run the appends of one session, as one if they can be planned so (`plan_together`)."""
+    plan = plan_new_events(store, jobs) if len(jobs) > 1 else None
+    if plan is None:
+        return [run_job(store, job) for job in jobs]
+
+    stored = store.insert_rows(plan.record, plan.rows, plan.edges)
+    return [*plan.job_results(stored)]
+
+
+def plan_new_events(store: StoreTransaction, jobs: Sequence[AppendRequest]) -> GroupPlan | None:
+    """Plan appends as one; None if an event is known or damaged: then each has its own outcome."""
+    session_id = jobs[0].session_id
+    try:
+        record = store.get_record(session_id)
+        known = store.find(session_id, [event.id for job in jobs for event in job.events]) if record else {}
+    except SessionDamaged:
+        return None
+    if record is None or known:
+        return None
+    return plan_together(record, jobs)
 
 
 def run_job(store: LocalStore, job: Job) -> JobOutcome:
@@ -206,14 +282,22 @@ def create_session(store: StoreTransaction, job: CreateSession) -> JobResult:
 
 
 def close_session(store: StoreTransaction, job: CloseSession) -> JobResult:
-    return changed_record(store, require_record(store, job.session_id).replace(closed=True))
+    require_record(store, job.session_id)
+    known = find_rows(store, job.session_id, [event.id for event in job.events])
+    # Not earlier: a damaged row gives the record a new epoch.
+    record = require_record(store, job.session_id)
+    plan = plan_close(record, known, job)
+    if plan.rows:
+        stored = store.insert_rows(plan.record, plan.rows, plan.edges)
+        return JobResult(plan.result, (stored,), [new.row for new in plan.rows])
+
+    if plan.record is not record:
+        store.put_record(plan.record)
+    return JobResult(plan.result, (plan.record,))
 
 
 def rewrite_record(store: StoreTransaction, job: RewriteRecord) -> JobResult:
-    return changed_record(store, require_record(store, job.session_id))
-
-
-def changed_record(store: StoreTransaction, record: SessionRecord) -> JobResult:
+    record = require_record(store, job.session_id)
     record = record.replace(revision=record.revision + 1)
     store.put_record(record)
     return JobResult(None, (record,))
@@ -263,7 +347,34 @@ def find_rows(store: StoreTransaction, session_id: str, event_ids: Sequence[str]
 
 def put_blob(store: StoreTransaction, job: PutBlob) -> JobResult:
     store.put_blob(job.name, job.blob)
+    # An event will name it, also if a member has uploaded the same content.
+    store.unmark_upload(job.name)
     return JobResult()
+
+
+def put_upload(store: StoreTransaction, job: PutUpload) -> JobResult:
+    is_upload = store.unmark_upload(job.name)
+    if not is_upload and store.has_blob(job.name):
+        return JobResult()
+    store.put_blob(job.name, job.blob)
+    store.mark_upload(job.name, job.ts_ms)
+    return JobResult()
+
+
+def keep_uploads(store: StoreTransaction, job: KeepUploads) -> JobResult:
+    own_names = [name for name in dict.fromkeys(job.names) if name.startswith(f"{job.session_id}/")]
+    kept: dict[str, BlobInfo] = {}
+    for name in own_names:
+        # First the mark: another process may be dropping the upload.
+        store.unmark_upload(name)
+        info = store.blob_info(name)
+        if info is not None:
+            kept[name] = info
+    return JobResult(kept)
+
+
+def drop_uploads(store: StoreTransaction, job: DropUploads) -> JobResult:
+    return JobResult(store.drop_uploads(job.before_ms, job.limit))
 
 
 def drop_private_blobs(store: StoreTransaction, job: DropPrivateBlobs) -> JobResult:
@@ -321,6 +432,7 @@ def erase_session(store: StoreTransaction, job: EraseSession) -> JobResult:
     record = require_record(store, job.session_id)
     count = store.remove_events(job.session_id)
     store.delete_derived(job.session_id, None)
+    store.drop_blobs(job.session_id)
     erased = record.erase()
     store.put_record(erased)
     return JobResult(count, (erased,))
@@ -444,6 +556,9 @@ SESSION_JOB_HANDLERS: JobHandlers = {
     FindEvents: find_events,
     ImportEvents: import_events,
     PutBlob: put_blob,
+    PutUpload: put_upload,
+    KeepUploads: keep_uploads,
+    DropUploads: drop_uploads,
     DropPrivateBlobs: drop_private_blobs,
     PutDocuments: put_documents,
     PutSnapshot: put_snapshot,

@@ -2,10 +2,10 @@
 
 An append is one job of the writer: dedupe, expectation, fence, seqs, timestamps and rows in one transaction.
 After the commit its rows are added to the session's tail, a bounded window of recent rows in memory, and each
-follower of the session is woken once. A follower is a cursor: it reads the tail, or the store if it lags
-further behind. Several logs may write to one store: the store's bell says which sessions another log has
-changed, and their followers read the store. Damage that a read meets is recorded, and the session's followers
-end because of its new epoch.
+follower of the session is woken once (`tails`). A follower is a cursor: it reads the tail, or the store if it
+lags further behind (`followers`). Several logs may write to one store: the store's bell says which sessions
+another log has changed, and their followers read the store. Damage that a read meets is recorded, and the
+session's followers end because of its new epoch.
 """
 
 import asyncio
@@ -13,7 +13,6 @@ import logging
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
-    Awaitable,
     Callable,
     Collection,
     Mapping,
@@ -35,7 +34,7 @@ from turnlog.errors import (
 )
 from turnlog.events import CATALOG, Catalog, Entry, Event, is_session_id
 from turnlog.ids import new_epoch, new_private_blob_name, new_session_id, now_ms
-from turnlog.log.filter import matches_any_type
+from turnlog.log.followers import Followers
 from turnlog.log.jobs import (
     ANY_POSITION,
     AppendRequest,
@@ -46,6 +45,7 @@ from turnlog.log.jobs import (
     DeleteDerived,
     DropPrivateBlobs,
     DropSnapshots,
+    DropUploads,
     EraseSession,
     ExpectedPosition,
     FindEvents,
@@ -54,29 +54,30 @@ from turnlog.log.jobs import (
     Job,
     JobOutcome,
     JobResult,
+    KeepUploads,
     PruneSession,
     PutBlob,
     PutDocuments,
     PutSnapshot,
+    PutUpload,
     QuarantineDamage,
     ReplaceSnapshot,
-    RewriteRecord,
     Snapshot,
 )
 from turnlog.log.log_leases import LogLeases
 from turnlog.log.reach import StoreReach
 from turnlog.log.records import (
     Blob,
+    BlobInfo,
     Damage,
     Document,
-    FrameBatch,
     ListPosition,
     Page,
     Row,
     SessionRecord,
     TypeQuery,
 )
-from turnlog.log.spans import AGENT_SPAN_PREFIX, BLOCK_SPAN_PREFIX, CALL_SPAN_PREFIX, LIVE_TYPES
+from turnlog.log.spans import AGENT_SPAN_PREFIX, BLOCK_SPAN_PREFIX, CALL_SPAN_PREFIX
 from turnlog.log.store import (
     BlobStore,
     DerivedStore,
@@ -98,22 +99,22 @@ from turnlog.log.subscription import (
     FrameSink,
     PageEncoder,
     PageLock,
-    PushSubscription,
-    Subscription,
 )
 from turnlog.log.tail import Tail
-from turnlog.log.writer import InlineWriter, WriteHealth, WriterThread
+from turnlog.log.tails import TailRegistry
+from turnlog.log.write_probe import WriteProbe
+from turnlog.log.writer import InlineWriter, WriterThread
 
 T = TypeVar("T")
-P = TypeVar("P", Page, FrameBatch)
-PageReader = Callable[[str, int, int | None, int], P | None]
 
 log = logging.getLogger("turnlog.log")
 
 NOTHING_MOVED: Mapping[str, int] = {}
-PROBE_INTERVAL_S = 1.0  # how often a write is tried while writes fail
-MAX_NEWS_SESSIONS = 512  # that are read at once
 CLAIM_POLL_S = 1.0  # an orphaned session waits no longer than this beside the time of its lease
+UPLOAD_MS = 24 * 3600 * 1000  # after which an upload that no event names is dropped
+MAX_DROPPED_UPLOADS = 100  # in one transaction
+MAX_SEARCHED_SESSIONS = 1000  # records that one search reads: about 1 MiB
+SEARCH_PAGE_SESSIONS = 200
 FIRST_WINDOW_SEQS = 256  # of a search backwards: a short turn
 
 
@@ -126,23 +127,26 @@ class Log:
         self._store = store
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self.health = WriteHealth(self._start_probe)
-        self._probe: asyncio.Task[None] | None = None
+        self._write_probe = WriteProbe(self.sessions, self.run_job)
+        self.health = self._write_probe.health
         writer = WriterThread if store.reader_threads else InlineWriter
         self._writer = writer(store, self.health, self._on_outcome) if writable else None
         self._reader_pool = ThreadPoolExecutor(max(store.reader_threads, 1), "turnlog-reader")
-        self.tails: dict[str, Tail] = {}
         self._running_jobs: dict[str, int] = {}  # by session: jobs whose outcome is not published yet
-        self._changed_sessions: set[str] = set()  # by other logs: their record must be read again
-        self._refresher: asyncio.Task[None] | None = None
+        # is called with the record of a session whose members may have changed, here or in another process
+        self.on_members_changed: Callable[[SessionRecord], None] = ignore_record
+        read_news = partial(self._run_read, store.read_news) if isinstance(store, NewsReader) else None
+        # `on_members_changed` is assigned later: it is looked up for each call.
+        self._tail_registry = TailRegistry(
+            self._read_record, read_news, lambda record: self.on_members_changed(record)
+        )
+        self.tails: Mapping[str, Tail] = self._tail_registry.by_session
+        self._followers = Followers(store, self._tail_registry, self._read_or_quarantine, self.info)
         self._reconciler: asyncio.Task[None] | None = None
         if store.reconcile_s is not None:
             self._reconciler = asyncio.create_task(self._reconcile(store.reconcile_s))
-        self._news_reader = store if isinstance(store, NewsReader) else None
         self.leases = LogLeases(store, self.run_job, self._run_read, clock)
         self.reach = StoreReach(self.is_shared, partial(self._run_read, store.info, ""))
-        # is called with the record of a session whose members may have changed, here or in another process
-        self.on_members_changed: Callable[[SessionRecord], None] = ignore_record
         self._stop_listening = store.listen(self._on_ring)
         self._closed = False
 
@@ -212,11 +216,11 @@ class Log:
     @asynccontextmanager
     async def hold_record(self, session_id: str) -> AsyncIterator[None]:
         """Keep the record of a session in memory: `info` and `last_seq` of it read nothing meanwhile."""
-        tail = await self._acquire_tail(session_id)
+        tail = await self._tail_registry.acquire(session_id)
         try:
             yield
         finally:
-            self._release_tail(session_id, tail)
+            self._tail_registry.release(session_id, tail)
 
     async def last_seq(self, session_id: str) -> int:
         """Return the seq of the last event. Raise `NotFound` if there is no session."""
@@ -238,6 +242,31 @@ class Log:
         """
         return await self._read_with_repair(limit, self._directory.listing, principal, after, limit)
 
+    async def search_sessions(
+        self, principal: str | None, text: str, after: ListPosition | None = None, limit: int = 100
+    ) -> tuple[list[SessionRecord], ListPosition | None]:
+        """Return sessions of a principal whose title contains a text, and the position to go on from.
+
+        Upper and lower case are equal. The order is that of `listing`. One search reads a bounded number of
+        records, so there may be fewer sessions than `limit`, or none, before the last page: its position is
+        None.
+        """
+        wanted = text.casefold()
+        matching: list[SessionRecord] = []
+        searched = 0
+        while searched < MAX_SEARCHED_SESSIONS:
+            page = await self.listing(principal, after, SEARCH_PAGE_SESSIONS)
+            for position, record in page:
+                after = position
+                if wanted in record.title.casefold():
+                    matching.append(record)
+                if len(matching) == limit:
+                    return matching, after
+            searched += len(page)
+            if len(page) < SEARCH_PAGE_SESSIONS:
+                return matching, None
+        return matching, after
+
     async def invitations(self, principal: str, limit: int = 100) -> list[SessionRecord]:
         """Return at most `limit` sessions that a principal is invited to, the last active first."""
         return await self._read_with_repair(limit, self._directory.invitations, principal, limit)
@@ -257,9 +286,26 @@ class Log:
         """Return the sessions whose record is damaged. `info` of one repairs it, or raises."""
         return await self._run_read(self._directory.damaged_sessions)
 
-    async def close_session(self, session_id: str) -> None:
-        """Close a session: it accepts no more events. Its followers end when they have read all events."""
-        await self.run_job(CloseSession(session_id))
+    async def close_session(
+        self,
+        session_id: str,
+        events: Sequence[Event] = (),
+        *,
+        expected_durable_count: int | None = None,
+        fence: int | None = None,
+    ) -> AppendResult:
+        """Close a session together with its last events, which end with a `session.close`.
+
+        It accepts no more events, and its followers end when they have read all of them. Without events it is
+        closed, and the log does not say by whom. Closing a closed session changes nothing: the seq of events
+        that it does not have is -1. Expectations and errors are those of `submit`.
+        """
+        expected = ANY_POSITION
+        if expected_durable_count is not None:
+            expected = ExpectedPosition(durable_count=expected_durable_count)
+        job = CloseSession(session_id, tuple(events), self._clock(), expected, fence)
+        result: AppendResult = await self.run_job(job)
+        return result
 
     # appending
 
@@ -353,23 +399,8 @@ class Log:
             for record in outcome.records:
                 if rows and record.members_seq >= rows[0].seq:
                     self.on_members_changed(record)
-                self._publish(record, rows)
+                self._tail_registry.publish(record, rows)
                 rows = ()
-
-    def _publish(self, record: SessionRecord, rows: Sequence[Row]) -> None:
-        tail = self.tails.get(record.session_id)
-        if tail is None:
-            return
-        if tail.epoch != record.epoch:
-            self._end_tail(record.session_id)
-        else:
-            tail.publish(record, rows)
-
-    def _end_tail(self, session_id: str) -> None:
-        tail = self.tails.pop(session_id, None)
-        if tail is not None:
-            tail.epoch = ""
-            tail.wakeup.wake()
 
     # changes by other logs
 
@@ -387,51 +418,13 @@ class Log:
     def _note_changes(self, moved: Mapping[str, int], is_wanted: bool) -> None:
         if is_wanted:
             self.leases.work_wakeup.wake()
-        for session_id, last in moved.items():
-            tail = self.tails.get(session_id)
-            if tail is not None:
-                # Followers wait for the rows that one read brings for all of them.
-                tail.note_foreign_commit(last if self._news_reader is None else -1)
-                self._changed_sessions.add(session_id)
-        if self._changed_sessions and (self._refresher is None or self._refresher.done()):
-            self._refresher = asyncio.create_task(self._refresh_changed())
-
-    async def _refresh_changed(self) -> None:
-        """Read the records of sessions that other logs have changed, and their new rows."""
-        while self._changed_sessions:
-            count = min(len(self._changed_sessions), MAX_NEWS_SESSIONS)
-            session_ids = [self._changed_sessions.pop() for _ in range(count)]
-            tails = {session_id: tail for session_id in session_ids if (tail := self.tails.get(session_id))}
-            unread = tails if self._news_reader is None else await self._apply_news(self._news_reader, tails)
-            for session_id, tail in unread.items():
-                await self._refresh_tail(session_id, tail)
-
-    async def _apply_news(self, reader: NewsReader, tails: Mapping[str, Tail]) -> dict[str, Tail]:
-        """Read what is new in some sessions at once. Return those that have to be read one by one."""
-        positions = {session_id: tail.last for session_id, tail in tails.items()}
-        foreign_commits = {session_id: tail.foreign_commits for session_id, tail in tails.items()}
-        try:
-            news = await self._run_read(reader.read_news, positions)
-        except StoreError as error:
-            log.error("cannot read new events of %d sessions at once: %s", len(tails), error)
-            return dict(tails)
-        for session_id, (record, rows) in news.items():
-            tails[session_id].catch_up(record, foreign_commits[session_id], rows)
-            self.on_members_changed(record)
-        return {session_id: tail for session_id, tail in tails.items() if session_id not in news}
+        self._tail_registry.note_changes(moved)
 
     async def _reconcile(self, interval_s: float) -> None:
         """Read the followed sessions now and then, in case a ring was lost."""
         while True:
             await asyncio.sleep(interval_s)
             self._note_changes(dict.fromkeys(self.tails, -1), True)
-
-    async def _refresh_tail(self, session_id: str, tail: Tail) -> None:
-        try:
-            await self._catch_up_tail(session_id, tail)
-        except Exception as error:  # noqa: BLE001  a follower that ends reads again, and gets the error itself
-            log.error("cannot read new events of %s: %s", session_id, error)
-            self._end_tail(session_id)
 
     # reading
 
@@ -520,26 +513,17 @@ class Log:
         is released when the caller asks for the next page: followers with one lock hold one page in memory.
         `options.charge_bytes` gets the size of what was read from the store. With `options.types` the history
         has rows of these types only, and `upto` of a page, which may be empty, is how far it reaches; new
-        rows are of all types.
+        rows are of all types. With `options.marks_history_end` the page `HISTORY_END` comes once, between
+        the history and new rows.
         """
-        subscription = await self._subscribe(session_id, after, replay_from, epoch)
+        subscription = await self._followers.subscribe(session_id, after, replay_from, epoch)
         subscription.max_bytes = max_bytes
         subscription.charge_bytes = options.charge_bytes
-        read: PageReader[Page] = self._store.read
-        # Live rows are not in the index of types.
-        if options.types and not any(matches_any_type(live_type, options.types) for live_type in LIVE_TYPES):
-            read = partial(self._read_types, options.types)
-
-        pages = self._follow_pages(subscription, read, unchanged_page, idle_s, page_lock)
+        pages = self._followers.pages(subscription, idle_s, page_lock, options)
         async with aclosing(pages):
             async for page in pages:
                 yield Page() if page is None else page
                 del page  # while it waits, a follower must not hold its last page in memory
-
-    def _read_types(
-        self, types: tuple[str, ...], session_id: str, after: int, replay_from: int | None, limit_bytes: int
-    ) -> Page:
-        return self._store.read_types(session_id, TypeQuery(after, types, limit_bytes))
 
     async def follow_frames(
         self,
@@ -550,10 +534,14 @@ class Log:
         idle_s: float | None = None,
         epoch: str | None = None,
         page_lock: PageLock = NO_PAGE_LOCK,
+        history_end: bytes = b"",
     ) -> AsyncGenerator[bytes, None]:
-        """Yield what `follow` yields, as it is sent: each frame after its `id:` line, b"" when idle."""
-        subscription = await self._subscribe(session_id, after, replay_from, epoch)
-        pages = self._follow_pages(subscription, self._store.read_frames, Page.frames, idle_s, page_lock)
+        """Yield what `follow` yields, as it is sent: each frame after its `id:` line, b"" when idle.
+
+        `history_end` comes once, when all rows that the log had have come.
+        """
+        subscription = await self._followers.subscribe(session_id, after, replay_from, epoch)
+        pages = self._followers.frames(subscription, idle_s, page_lock, history_end)
         async with aclosing(pages):
             async for page in pages:
                 yield page.data if page else b""
@@ -568,18 +556,14 @@ class Log:
         replay_from: int | None = None,
         idle_s: float | None = None,
         epoch: str | None = None,
+        history_end: bytes = b"",
     ) -> None:
         """Write what `follow_frames` yields to a sink, and end where it ends.
 
         At the end of the log no task is woken for this follower unless its sink has to drain.
         """
-        subscription = await self._subscribe(session_id, after, replay_from, epoch)
-
-        async def read_frames() -> bytes | None:
-            page = await self._next_page(subscription, self._store.read_frames, Page.frames)
-            return page.data if page else None
-
-        await self._push(PushSubscription(subscription, sink), read_frames, idle_s)
+        subscription = await self._followers.subscribe(session_id, after, replay_from, epoch)
+        await self._followers.push_frames(subscription, sink, idle_s, history_end)
 
     async def push_pages(
         self,
@@ -597,148 +581,9 @@ class Log:
         Followers at the end of the log get the same page object, so an encoder that they share may encode it
         once. An error that `encode` raises ends this follower and is raised here.
         """
-        subscription = await self._subscribe(session_id, after, None, epoch)
+        subscription = await self._followers.subscribe(session_id, after, None, epoch)
         subscription.charge_bytes = charge_bytes
-
-        async def read_page() -> bytes | None:
-            page = await self._next_page(subscription, self._store.read, unchanged_page)
-            return encode(page, page.last >= subscription.tail.last) if page else None
-
-        await self._push(PushSubscription(subscription, sink, encode), read_page, idle_s)
-
-    async def _push(
-        self,
-        push: PushSubscription,
-        read_bytes: Callable[[], Awaitable[bytes | None]],
-        idle_s: float | None,
-    ) -> None:
-        """Send what `read_bytes` returns. When it returns None, wait for new rows."""
-        subscription = push.subscription
-        try:
-            while not subscription.is_finished():
-                data = await read_bytes()
-                if data is None and not subscription.is_finished():
-                    await push.run(idle_s)
-                drain = push.sink(data) if data else None
-                data = None  # while it waits, a follower must not hold its last page in memory
-                if drain is not None:
-                    await drain()
-        finally:
-            self._unsubscribe(subscription)
-
-    async def _subscribe(
-        self, session_id: str, after: int, replay_from: int | None, epoch: str | None
-    ) -> Subscription:
-        """Return a cursor on the tail of a session. The caller must `_unsubscribe` it."""
-        tail = await self._acquire_tail(session_id)
-        replay_until = -1 if replay_from is None else tail.last
-        return Subscription(session_id, tail, epoch or tail.epoch, after, replay_from, replay_until)
-
-    def _unsubscribe(self, subscription: Subscription) -> None:
-        self._release_tail(subscription.session_id, subscription.tail)
-
-    async def _follow_pages(
-        self,
-        subscription: Subscription,
-        read: PageReader[P],
-        convert: Callable[[Page], P],
-        idle_s: float | None,
-        page_lock: PageLock,
-    ) -> AsyncGenerator[P | None, None]:
-        """Yield page after page, None after an idle time."""
-        try:
-            while not subscription.is_finished():
-                async with page_lock:
-                    page = await self._next_page(subscription, read, convert)
-                    if page is not None:
-                        yield page
-                        page = None
-                        continue
-                if not subscription.is_finished() and not await subscription.tail.wakeup.wait(idle_s):
-                    yield None
-        finally:
-            self._unsubscribe(subscription)
-
-    async def _next_page(
-        self, subscription: Subscription, read: PageReader[P], convert: Callable[[Page], P]
-    ) -> P | None:
-        tail = subscription.tail
-        while subscription.after < tail.last and not subscription.is_finished():
-            last = tail.last
-            page = self._page_from_tail(subscription, convert)
-            if page is None:
-                page = await self._page_from_store(subscription, read)
-
-            if page and page.epoch != subscription.epoch:  # the tail does not have the new epoch yet
-                subscription.epoch = ""
-                return None
-            has_gap = not page or page.first > subscription.after + 1
-            if has_gap and await self._was_evicted(subscription.session_id, subscription.after):
-                subscription.epoch = ""
-                return None
-
-            if page is not None and page.upto is not None:  # a page of some types, which may be empty
-                subscription.after = page.upto
-                return page
-            if page:
-                subscription.after = page.last
-                return page
-            subscription.after = last  # replay leaves out all rows up to here
-        return None
-
-    def _page_from_tail(self, subscription: Subscription, convert: Callable[[Page], P]) -> P | None:
-        if subscription.after < subscription.replay_until:
-            return None
-        page = subscription.tail.page_after(subscription.after)
-        return convert(page) if page else None
-
-    async def _page_from_store(self, subscription: Subscription, read: PageReader[P]) -> P | None:
-        page = await self._read_or_quarantine(
-            read,
-            subscription.session_id,
-            subscription.after,
-            subscription.replay_from,
-            subscription.next_read_bytes(),
-        )
-        if page is not None and subscription.charge_bytes is not None:
-            await subscription.charge_bytes(page.size_bytes)
-        return page
-
-    async def _was_evicted(self, session_id: str, after: int) -> bool:
-        return after >= 0 and (await self.info(session_id)).first > after + 1
-
-    async def _acquire_tail(self, session_id: str) -> Tail:
-        tail = self.tails.get(session_id)
-        if tail is None:
-            record = await self._read_record(session_id)
-            tail = self.tails.setdefault(session_id, Tail(record))
-        tail.follower_count += 1
-        try:
-            if not tail.is_synced:
-                await self._sync_tail(session_id, tail)
-        except BaseException:
-            self._release_tail(session_id, tail)
-            raise
-        if not tail.epoch and self.tails.get(session_id) is tail:
-            del self.tails[session_id]
-        return tail
-
-    async def _sync_tail(self, session_id: str, tail: Tail) -> None:
-        """Read the record again: events committed before the tail was registered would be missed."""
-        async with tail.sync_lock:
-            if not tail.is_synced:
-                await self._catch_up_tail(session_id, tail)
-
-    async def _catch_up_tail(self, session_id: str, tail: Tail) -> None:
-        foreign_commits = tail.foreign_commits
-        record = await self._read_record(session_id)
-        tail.catch_up(record, foreign_commits)
-        self.on_members_changed(record)
-
-    def _release_tail(self, session_id: str, tail: Tail) -> None:
-        tail.follower_count -= 1
-        if not tail.follower_count and self.tails.get(session_id) is tail:
-            del self.tails[session_id]
+        await self._followers.push_pages(subscription, sink, encode, idle_s)
 
     async def has_event(self, session_id: str, seq: int) -> bool:
         """Return False if the event was evicted, pruned or never stored."""
@@ -831,6 +676,29 @@ class Log:
         name = f"{session_id}/{local_name}"
         await self.run_job(PutBlob(name, Blob(media_type, data, private)))
         return name
+
+    async def put_upload(self, session_id: str, data: bytes, media_type: str) -> str:
+        """Store a member's upload, which no event names yet. Return its name, as that of a blob.
+
+        Old uploads that no message named are dropped, of any session, a bounded number at a time.
+        """
+        now_ms = self._clock()
+        await self.run_job(DropUploads(now_ms - UPLOAD_MS, MAX_DROPPED_UPLOADS))
+        name = f"{session_id}/{sha256(data).hexdigest()}"
+        await self.run_job(PutUpload(name, Blob(media_type, data), now_ms))
+        return name
+
+    async def keep_uploads(self, session_id: str, names: Sequence[str]) -> dict[str, BlobInfo]:
+        """Keep uploads that an event is about to name. Return those blobs of the session that exist."""
+        kept: dict[str, BlobInfo] = await self.run_job(KeepUploads(session_id, tuple(names)))
+        return kept
+
+    async def drop_uploads(self, before_ms: int) -> int:
+        """Remove all uploads that were stored before a time and that no event names. Return how many."""
+        total = 0
+        while count := await self.run_job(DropUploads(before_ms, MAX_DROPPED_UPLOADS)):
+            total += count
+        return total
 
     async def get_blob(self, name: str) -> Blob:
         """Return a blob. Raise `NotFound` if there is none, or if it is private."""
@@ -949,27 +817,6 @@ class Log:
         """Return the damages that are recorded."""
         return await self._run_read(self._maintenance.damages)
 
-    def _start_probe(self) -> None:
-        if self._probe is None or self._probe.done():
-            self._probe = asyncio.create_task(self._write_until_stored())
-
-    async def _write_until_stored(self) -> None:
-        """Rewrite the record of a session until a write succeeds.
-
-        A load balancer sends no requests to an unhealthy server, so no request would prove that it is healthy
-        again.
-        """
-        session_id: str | None = None
-        while self.health.is_failing and not self._closed:
-            await asyncio.sleep(PROBE_INTERVAL_S)
-            try:
-                if session_id is None:
-                    session_id = next((record.session_id for record in await self.sessions()), None)
-                if session_id is not None:
-                    await self.run_job(RewriteRecord(session_id))
-            except StoreError:
-                continue
-
     async def _quarantine(self, damage: SessionDamaged) -> None:
         """Record a damage and end the followers if it is new. Raise it if the log is read only."""
         log.error("%s", damage)
@@ -980,17 +827,16 @@ class Log:
 
     async def close(self) -> None:
         """Finish every append, end the followers and close the store."""
-        for task in (self._reconciler, self._refresher, self._probe):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait([task])
+        if self._reconciler is not None:
+            self._reconciler.cancel()
+            await asyncio.wait([self._reconciler])
+        await self._tail_registry.stop_refreshing()
+        await self._write_probe.close()
         await self.reach.close()
         if self._writer is not None:
             await self.leases.close()
             await self._writer.close()
-        for tail in self.tails.values():
-            tail.closed = True
-            tail.wakeup.wake()
+        self._tail_registry.close()
         self._closed = True
         await asyncio.to_thread(self._close_store)
 
@@ -1049,7 +895,3 @@ def ignore_record(record: SessionRecord) -> None:
 
 def missing_ability(problem: str) -> CallerError:
     return CallerError(f"this store {problem}")
-
-
-def unchanged_page(page: Page) -> Page:
-    return page

@@ -26,7 +26,7 @@ from turnlog.log.jobs import (
     SaveSeen,
     SaveStates,
 )
-from turnlog.log.leases import Lease
+from turnlog.log.leases import Lease, LeaseState
 from turnlog.log.store import EventStore, LeaseStore
 from turnlog.log.wakeup import Wakeup
 
@@ -151,8 +151,8 @@ class LogLeases:
         owner: str | None = await self._run_read(self._store.owner_of, session_id)
         return owner
 
-    async def states(self, session_ids: Collection[str]) -> dict[str, str]:
-        states: dict[str, str] = await self._run_read(self._store.lease_states, list(session_ids))
+    async def states(self, session_ids: Collection[str]) -> dict[str, LeaseState]:
+        states: dict[str, LeaseState] = await self._run_read(self._store.lease_states, list(session_ids))
         return states
 
     async def next_wake_ms(self, after_ms: int = -1) -> int | None:

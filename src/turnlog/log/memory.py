@@ -22,10 +22,11 @@ from turnlog.ids import new_epoch
 from turnlog.log.bell import Bell, RingListener, StopListening
 from turnlog.log.filter import matches_any_type
 from turnlog.log.jobs import Job, JobOutcome, Snapshot
-from turnlog.log.leases import LeaseRow, Owners
+from turnlog.log.leases import LeaseRow, LeaseState, Owners
 from turnlog.log.local_jobs import commit_jobs, run_job
 from turnlog.log.records import (
     Blob,
+    BlobInfo,
     Damage,
     Document,
     FrameBatch,
@@ -334,6 +335,7 @@ class MemoryStore:
         self._sessions_by_member: dict[str, set[str]] = {}
         self._sessions_by_invitee: dict[str, set[str]] = {}
         self._blobs: dict[str, Blob] = {}
+        self._uploads: dict[str, int] = {}  # blobs that no event names yet, and the time of their upload
         self._documents: dict[tuple[str, str, str], StoredDocument] = {}
         self._snapshots: dict[SnapshotKey, dict[int, StoredSnapshot]] = {}
         self._leases: dict[str, LeaseRow] = {}
@@ -418,6 +420,31 @@ class MemoryStore:
 
     def put_blob(self, name: str, blob: Blob) -> None:
         self._blobs.setdefault(name, blob)
+
+    def has_blob(self, name: str) -> bool:
+        return name in self._blobs
+
+    def blob_info(self, name: str) -> BlobInfo | None:
+        blob = self._blobs.get(name)
+        return None if blob is None or blob.is_private else BlobInfo(blob.media_type, len(blob.data))
+
+    def drop_blobs(self, session_id: str) -> None:
+        for name in [name for name in self._blobs if name.startswith(f"{session_id}/")]:
+            del self._blobs[name]
+            self._uploads.pop(name, None)
+
+    def mark_upload(self, name: str, ts_ms: int) -> None:
+        self._uploads[name] = ts_ms
+
+    def unmark_upload(self, name: str) -> bool:
+        return self._uploads.pop(name, None) is not None
+
+    def drop_uploads(self, before_ms: int, limit: int) -> int:
+        names = [name for name, ts_ms in self._uploads.items() if ts_ms < before_ms][:limit]
+        for name in names:
+            del self._uploads[name]
+            del self._blobs[name]
+        return len(names)
 
     def drop_private_blob(self, name: str) -> bool:
         blob = self._blobs.get(name)
@@ -645,10 +672,10 @@ class MemoryStore:
             row = self._leases.get(session_id)
             return row is not None and row.is_held(owner, fence)
 
-    def lease_states(self, session_ids: Sequence[str]) -> dict[str, str]:
+    def lease_states(self, session_ids: Sequence[str]) -> dict[str, LeaseState]:
         with self._lock:
             rows = [self._leases[session_id] for session_id in session_ids if session_id in self._leases]
-            return {row.session_id: row.state for row in rows}
+            return {row.session_id: row.summary for row in rows}
 
     def next_wake_ms(self, after_ms: int) -> int | None:
         with self._lock:

@@ -199,12 +199,13 @@ class OpenInvite(Struct, frozen=True, omit_defaults=True):
     expires_ms: int
     principal: str | None = None
     as_operator: bool = False
+    name: str | None = None
 
 
 class SessionRecord(Struct, frozen=True, gc=False):
     """The position of a session in the log, and its properties as its events define them.
 
-    `append.RECORD_REDUCERS` lists the events that change title, members, creator and invites.
+    `append.RECORD_REDUCERS` lists the events that change title, members, creator, invites and closed.
     Live rows up to `pruned_through` may be gone. `revision` counts changes of the record. `members_seq` is
     the last event that changed members or invites. `activity` maps each channel, and "" for events in no
     channel, to the time of its last event. It is empty until an event is in a channel: `updated_ms` has the
@@ -263,6 +264,10 @@ class SessionRecord(Struct, frozen=True, gc=False):
             pruned_through=self.last,
             revision=self.revision + 1,
             title="",
+            members={},
+            creator="",
+            invites={},
+            members_seq=self.last,
             closed=True,
         )
 
@@ -305,6 +310,13 @@ class Document(NamedTuple):
     category: str
     body: bytes
     version: str = ""
+
+
+class BlobInfo(NamedTuple):
+    """What is known of a public blob without its content."""
+
+    media_type: str
+    size_bytes: int
 
 
 class Blob(NamedTuple):

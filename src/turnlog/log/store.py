@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from turnlog.log.bell import RingListener, StopListening
 from turnlog.log.jobs import Job, JobOutcome
+from turnlog.log.leases import LeaseState
 from turnlog.log.records import (
     Blob,
     Damage,
@@ -221,8 +222,8 @@ class LeaseStore(Protocol):
         """Return whether an owner of this process still has the session under this fence."""
         ...
 
-    def lease_states(self, session_ids: Sequence[str]) -> dict[str, str]:
-        """Return `LeaseRow.state` of those sessions that have a lease."""
+    def lease_states(self, session_ids: Sequence[str]) -> dict[str, LeaseState]:
+        """Return `LeaseRow.summary` of those sessions that have a lease."""
         ...
 
     def next_wake_ms(self, after_ms: int) -> int | None:

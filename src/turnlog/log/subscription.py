@@ -39,11 +39,20 @@ def encode_stored_frames(page: Page, is_last: bool) -> bytes:
     return page.frames().data
 
 
+HISTORY_END = Page()
+"""The page that a follower gets once, when it has all rows that the log had; it has no rows itself."""
+
+
 class FollowOptions(NamedTuple):
-    """Options of a follower: the event types it needs (none: all), and what its reads are charged to."""
+    """Options of a follower.
+
+    `types` are the event types it needs (none: all), `charge_bytes` is what its reads are charged to. With
+    `marks_history_end` it gets the page `HISTORY_END`.
+    """
 
     types: tuple[str, ...] = ()
     charge_bytes: ChargeBytes | None = None
+    marks_history_end: bool = False
 
 
 @dataclass(slots=True)
@@ -68,6 +77,10 @@ class Subscription:
         """Return True if no more events follow: closed and read to the end, or the epoch has changed."""
         tail = self.tail
         return tail.epoch != self.epoch or not self.epoch or (tail.closed and self.after >= tail.last)
+
+    def is_read(self) -> bool:
+        """Return True if the follower has every row that the log has."""
+        return self.tail.epoch == self.epoch and self.after >= self.tail.last
 
     def next_read_bytes(self) -> int:
         """Return how much to read next, and count it."""

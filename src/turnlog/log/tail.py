@@ -112,14 +112,18 @@ class Tail:
         if not self._rows or self._rows[0].seq > seq + 1:
             return None
 
-        page = Page(list(islice(self._rows, self._index_after(seq), None)), self.epoch)
+        # From the end: a follower needs the newest rows, and a deque is walked row by row.
+        rows = list(islice(reversed(self._rows), self._count_after(seq)))
+        rows.reverse()
+        page = Page(rows, self.epoch)
         self._cached_page = (seq, page)
         return page
 
-    def _index_after(self, seq: int) -> int:
+    def _count_after(self, seq: int) -> int:
+        """Return how many rows follow a seq."""
         rows = self._rows
-        index = len(rows) - (rows[-1].seq - seq)
-        if 0 <= index < len(rows) and rows[index].seq == seq + 1:
-            return index
+        count = rows[-1].seq - seq
+        if 0 < count <= len(rows) and rows[-count].seq == seq + 1:
+            return count
         # An import may leave out seqs.
-        return len(rows) - sum(1 for _ in takewhile(lambda row: row.seq > seq, reversed(rows)))
+        return sum(1 for _ in takewhile(lambda row: row.seq > seq, reversed(rows)))

@@ -24,7 +24,7 @@ from turnlog.log.drafts import DraftBuilder, parse_draft_time_ms
 from turnlog.log.filter import MATCH_ALL, EventFilter
 from turnlog.log.jobs import DraftLine, EventLine, ImportCounts, ImportEvents, PutBlob
 from turnlog.log.log import Log
-from turnlog.log.records import SessionRecord, envelope_json
+from turnlog.log.records import Row, SessionRecord, envelope_json
 from turnlog.log.subscription import ChargeBytes
 
 E = TypeVar("E")
@@ -60,10 +60,12 @@ async def export_session(
     after: int = -1,
     event_filter: EventFilter = MATCH_ALL,
     charge_bytes: ChargeBytes | None = None,
+    project_row: Callable[[Row], Row | None] | None = None,
 ) -> AsyncIterator[bytes]:
     """Yield the lines of a session after a seq that match a filter, without line ends.
 
-    Raise `NotFound` if the next events are evicted meanwhile. `charge_bytes` gets the size of each page.
+    `project_row` returns each row as its reader gets it, or None. `charge_bytes` gets the size of each page.
+    Raise `NotFound` if the next events are evicted meanwhile.
     """
     record = await log.info(session_id)
     yield msgspec.json.encode(SessionLine(record.session_id, record.app, record.closed, record.created_ms))
@@ -75,8 +77,9 @@ async def export_session(
         if charge_bytes is not None:
             await charge_bytes(page.size_bytes)
         for row in page:
-            if event_filter.matches(row):
-                yield envelope_json(row)
+            visible_row = row if project_row is None else project_row(row)
+            if visible_row is not None and event_filter.matches(row):
+                yield envelope_json(visible_row)
         after = page.last
 
 
@@ -97,6 +100,7 @@ async def import_lines(log: Log, lines: Iterable[bytes]) -> AsyncIterator[Import
         )
         yield await log.import_events(ImportEvents(record, tuple(item.events)))
         if item.is_last and session.closed:
+            # Its `session.close` has closed it; an export from before there was one gets none.
             await log.close_session(session.session_id)
 
 

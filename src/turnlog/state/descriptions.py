@@ -9,25 +9,35 @@ from typing import TypeGuard
 import msgspec
 
 from turnlog.events import Envelope, Payload, UiAction, UiMessage, UnknownPayload
+from turnlog.events.content import label_files
+
+ACT_PREFIX = "[The user acted: "
+RULE_PREFIX = "[It followed: "
 
 
 def describe_input(type_name: str, payload: Payload) -> str:
     if isinstance(payload, UiMessage):
-        return payload.text
+        return label_files(payload.text, payload.content)
     if isinstance(payload, UiAction):
         return describe_action({"action": payload.action, "view_id": payload.view_id})
     return describe_action({"type": bare_name(type_name), "data": payload})
 
 
 def describe_action(fields: dict[str, object]) -> str:
-    return f"[The user acted: {encode_text(fields)}]"
+    return f"{ACT_PREFIX}{encode_text(fields)}]"
 
 
 def describe_app_event(envelope: Envelope, payload: Payload) -> str:
     """Describe an event of the application: as an act of the user, or as what a rule emitted."""
     if envelope.origin == "ui":
         return describe_input(envelope.type, payload)
-    return f"[It followed: {encode_text({'type': bare_name(envelope.type), 'data': payload})}]"
+    return f"{RULE_PREFIX}{encode_text({'type': bare_name(envelope.type), 'data': payload})}]"
+
+
+def strip_descriptions(text: str) -> str:
+    """Return a prompt without the lines that describe events: what a person wrote."""
+    lines = [line for line in text.split("\n") if not line.startswith((ACT_PREFIX, RULE_PREFIX))]
+    return "\n".join(lines)
 
 
 def bare_name(type_name: str) -> str:

@@ -9,8 +9,10 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from turnlog.events import UiMessage
 from turnlog.state.descriptions import describe_input
 from turnlog.state.tree import Invocation, OpenCall, Tree
+from turnlog.state.visible_events import EventView
 
 JsonObject = dict[str, Any]
 
@@ -22,6 +24,31 @@ def build_pending_report(tree: Tree) -> JsonObject:
         "blocks": streaming_blocks(tree),
         "queue": pending_turns(tree),
     }
+
+
+def build_question_report(tree: Tree, view: EventView) -> JsonObject:
+    """Return what a member without internals sees: who works, the questions to it, and waiting messages.
+
+    What a block has so far is not in it: a reader of the stream gets the texts.
+    """
+    waiting = tree.waiting_agents()
+    agents = []
+    questions = []
+    for agent_id, invocation in tree.open.items():
+        depth = invocation.scope.depth or 0
+        agents.append({**owner_fields(invocation), "depth": depth, "waits": agent_id in waiting})
+        for call_id, call in invocation.calls.items():
+            party = responsible_party(call, None)
+            roles = call.approval_request.roles if call.approval_request else call.roles
+            if party in ("approval", "page") and view.is_asked(tuple(roles)):
+                question = {"call_id": call_id, "tool": call.call.tool, "args": call.call.args}
+                approval = to_builtins(call.approval_request)
+                questions.append(
+                    {**owner_fields(invocation), **question, "waits_for": party, "approval": approval}
+                )
+    queued = tree.queued_turns
+    turns = [turn for turn in pending_turns(tree) if isinstance(queued[turn["turn"]].trigger, UiMessage)]
+    return {"agents": agents, "calls": questions, "blocks": [], "queue": turns}
 
 
 def pending_agents(tree: Tree) -> list[JsonObject]:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from turnlog.testing import (
     appending,
+    closing,
     durability,
     following,
     leasing,
@@ -24,6 +25,7 @@ from turnlog.testing import (
     sessions,
     shared,
     side_data,
+    uploads,
 )
 from turnlog.testing.harness import Contract, StoreFactory
 
@@ -136,6 +138,21 @@ CONTRACTS = number_contracts(
         leasing.states_are_saved_by_their_owner,
         leasing.owner_confirms_its_lease,
         leasing.draining_owner_keeps_its_sessions,
+        uploads.kept_upload_stays,
+        uploads.keep_own_public_blobs_only,
+        uploads.upload_of_stored_content,
+        uploads.repeated_upload_is_new,
+        uploads.old_uploads_are_dropped,
+    ],
+) + number_contracts(
+    301,  # 101 begins the next list
+    [
+        closing.close_with_last_events,
+        closing.closing_again_changes_nothing,
+        closing.close_is_refused_as_an_append_is,
+        closing.close_event_comes_last_and_only_by_closing,
+        closing.imported_close_event_closes,
+        sessions.search_titles,
     ],
 )
 
@@ -152,6 +169,8 @@ DURABLE_CONTRACTS = number_contracts(
         leasing.leases_survive_reopen,
         private_blobs.private_blobs_survive_reopen,
         durability.erased_session_survives_reopen,
+        uploads.uploads_survive_reopen,
+        closing.close_event_survives_reopen,
     ],
 )
 
@@ -178,5 +197,8 @@ SHARED_CONTRACTS = number_contracts(
         shared.wanted_is_claimed_once,
         shared.reading_changes_nothing,
         shared.lost_lease_is_not_held,
+        closing.one_close_of_several,
+        closing.close_or_append_at_once,
+        closing.close_under_lost_fence,
     ],
 )

@@ -3,6 +3,7 @@
 from turnlog.errors import Fenced, NotFound
 from turnlog.log import Lease
 from turnlog.log.jobs import EndOwner
+from turnlog.log.leases import LeaseState
 from turnlog.testing.factories import durable_event
 from turnlog.testing.harness import LogHarness, StoreFactory, expect_raises, open_harness
 
@@ -129,7 +130,9 @@ async def new_session_wants_work(make_store: StoreFactory) -> None:
         assert await leases.claim_wanted("one", limit=5) == []
         session = await harness.log.create("contract", wants_work=True)
         assert await leases.wait_for_wanted(known_count)
+        assert await leases.states([session]) == {session: LeaseState(is_unclaimed=True)}
         assert [lease.session_id for lease in await leases.claim_wanted("one", limit=5)] == [session]
+        assert await leases.states([session]) == {session: LeaseState()}
 
 
 async def state_is_written_by_release(make_store: StoreFactory) -> None:
@@ -142,12 +145,12 @@ async def state_is_written_by_release(make_store: StoreFactory) -> None:
         await leases.release(await claim(harness, "one"), seen=-1, wake_at_ms=7_000, state="waiting")
         await leases.release(await claim(harness, "one", other), seen=-1, wake_at_ms=9_000)
         states = await leases.states([harness.session, other, "sess_unknown"])
-        assert states == {harness.session: "waiting", other: ""}
+        assert states == {harness.session: LeaseState("waiting"), other: LeaseState()}
         assert await leases.next_wake_ms() == 7_000
         assert [await leases.next_wake_ms(after) for after in (7_000, 9_000)] == [9_000, None]
         await claim(harness, "two")
         assert await leases.next_wake_ms() == 9_000
-        assert await leases.states([harness.session]) == {harness.session: "waiting"}
+        assert await leases.states([harness.session]) == {harness.session: LeaseState("waiting")}
 
 
 async def attempts_count_unclean_ends(make_store: StoreFactory) -> None:
@@ -196,14 +199,15 @@ async def states_are_saved_by_their_owner(make_store: StoreFactory) -> None:
         lease = await claim(harness, "one")
         await claim(harness, "two", other)
         await leases.save_states("one", {harness.session: "busy", other: "busy", "sess_unknown": "busy"})
-        assert await leases.states([harness.session, other]) == {harness.session: "busy", other: ""}
+        states = await leases.states([harness.session, other])
+        assert states == {harness.session: LeaseState("busy"), other: LeaseState()}
         await leases.save_states("one", {})
         await leases.save_states("one", {harness.session: ""})
-        assert await leases.states([harness.session]) == {harness.session: ""}
+        assert await leases.states([harness.session]) == {harness.session: LeaseState()}
         await leases.save_states("one", {harness.session: "waiting"})
         assert await leases.release(lease, seen=-1, state="resting")
         await leases.save_states("one", {harness.session: "busy"})  # it is not the owner any more
-        assert await leases.states([harness.session]) == {harness.session: "resting"}
+        assert await leases.states([harness.session]) == {harness.session: LeaseState("resting")}
 
 
 async def owner_confirms_its_lease(make_store: StoreFactory) -> None:

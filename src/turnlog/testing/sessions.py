@@ -279,6 +279,39 @@ async def list_all_pages(harness: LogHarness, principal: str | None, limit: int 
     return ids
 
 
+async def search_titles(make_store: StoreFactory) -> None:
+    """A search finds the titles of a principal's own sessions, in pages, the last active first."""
+    async with open_harness(make_store) as harness:
+        log = harness.log
+        ids = []
+        for number, title in enumerate(["Oslo trip", "Straße", "a second OSLO trip", "Lima"]):
+            harness.now_ms += 10_000
+            members = [member_event("ada", "owner"), member_event("bob", "guest")][: 1 + number % 2]
+            event = make_event(SessionTitle(title=title), f"title_{number}")
+            ids.append(await log.create("contract", None, [*members, event]))
+        assert await search_all_pages(harness, "ada", "oslo") == [ids[2], ids[0]]
+        assert await search_all_pages(harness, "ada", "oslo", limit=1) == [ids[2], ids[0]]
+        assert await search_all_pages(harness, "bob", "oslo") == []
+        assert await search_all_pages(harness, "bob", "STRASSE") == [ids[1]]
+        assert await search_all_pages(harness, None, "trip") == [ids[2], ids[0]]
+        assert await search_all_pages(harness, "zoe", "") == []
+        assert await search_all_pages(harness, "ada", "%") == []
+        await log.erase(ids[0])
+        assert await search_all_pages(harness, "ada", "oslo") == [ids[2]]
+
+
+async def search_all_pages(
+    harness: LogHarness, principal: str | None, text: str, limit: int = 100
+) -> list[str]:
+    ids: list[str] = []
+    after: ListPosition | None = None
+    while True:
+        records, after = await harness.log.search_sessions(principal, text, after, limit)
+        ids += [record.session_id for record in records]
+        if after is None:
+            return ids
+
+
 async def create_with_events(make_store: StoreFactory) -> None:
     """A session and its first events are one unit: all of them are stored, or none."""
     async with open_harness(make_store) as harness:

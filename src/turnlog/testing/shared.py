@@ -14,6 +14,7 @@ from msgspec import structs
 from turnlog.errors import Conflict, Fenced, StoreError
 from turnlog.log import Damage, Lease, Log, Row, Store
 from turnlog.log.jobs import EndOwner, Job, JobOutcome, QuarantineDamage
+from turnlog.log.leases import LeaseState
 from turnlog.testing.factories import block_delta_event, durable_event, durable_events
 from turnlog.testing.harness import (
     LogHarness,
@@ -298,7 +299,7 @@ async def lost_lease_is_not_held(make_store: StoreFactory) -> None:
         assert not await one.log.leases.is_held(lost)
         assert await two.log.leases.is_held(lease)
         await one.log.leases.save_states("one", {one.session: "busy"})
-        assert await two.log.leases.states([one.session]) == {one.session: ""}
+        assert await two.log.leases.states([one.session]) == {one.session: LeaseState()}
 
 
 async def lease_data_reaches_other_logs(make_store: StoreFactory) -> None:

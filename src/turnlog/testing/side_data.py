@@ -192,6 +192,10 @@ async def erase_removes_all_events(make_store: StoreFactory) -> None:
             durable_event("a"), block_start_event("x"), block_delta_event("x"), block_end_event("x")
         )
         await harness.put_snapshot("tree", 0, b"")
+        blob = await harness.put_blob(b"public", "text/plain")
+        upload = await log.put_upload(harness.session, b"upload", "text/plain")
+        private = await log.put_blob(harness.session, b"private", "text/plain", private=True)
+        other_blob = await log.put_blob(other, b"public", "text/plain")
         before = await harness.info()
         async with open_follower(log, harness.session, 3) as pages:
             assert await log.erase(harness.session) == 4
@@ -205,6 +209,11 @@ async def erase_removes_all_events(make_store: StoreFactory) -> None:
         assert not await log.has_event(harness.session, 0)
         assert await log.find_events(harness.session, ["evt_a"]) == {}
         assert await harness.snapshot("tree", 0) is None
+        assert (record.title, record.members, record.invites, record.creator) == ("", {}, {}, "")
+        for name in (blob, upload):
+            await expect_raises(NotFound, log.get_blob(name))
+        await expect_raises(NotFound, log.get_private_blob(harness.session, private))
+        assert (await log.get_blob(other_blob)).data == b"public"
         await expect_raises(SessionClosed, harness.append(durable_event("b")))
         await expect_raises(Conflict, log.create("contract", harness.session))
         assert await log.erase(harness.session) == 0

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from turnlog.errors import NotFound, SessionDamaged, TurnlogError
-from turnlog.log.append import is_timed_id, plan_append
+from turnlog.log.append import is_timed_id, plan_append, plan_together
 from turnlog.log.checksums import verified_row
 from turnlog.log.jobs import AppendRequest, AppendResult, FindEvents, Job, JobOutcome, JobResult
 from turnlog.log.local_jobs import as_caller_error
@@ -40,7 +40,7 @@ from turnlog.log.postgres.rows import (
     listing_rows,
 )
 from turnlog.log.postgres.schema import StoredRecord, decode_record_row, encode_record_row
-from turnlog.log.records import Row, SessionRecord
+from turnlog.log.records import NewRow, Row, SessionRecord
 from turnlog.log.spans import SpanEdge
 
 GroupJob = AppendRequest | FindEvents
@@ -137,17 +137,27 @@ class SessionPlan:
         """Plan an append. Raise its refusal."""
         plan = plan_append(self.record, known, job)
         self.outcomes[index] = JobResult(plan.result, (plan.record,), [new.row for new in plan.rows])
-        self.record = plan.record
-        if not plan.rows:
-            return
-        self.edges += plan.edges
-        for new in plan.rows:
+        self._take_rows(plan.record, plan.rows, plan.edges)
+        if plan.rows and job.wants_work and job.fence is None and self.wanted_ms is None:
+            self.wanted_ms = job.ts_ms
+
+    def add_together(self, jobs: Mapping[int, AppendRequest]) -> bool:
+        """Plan appends of new events as one. Return False if they have to be planned one by one."""
+        plan = plan_together(self.record, list(jobs.values()))
+        if plan is None:
+            return False
+        self.outcomes.update(zip(jobs, plan.job_results(plan.record), strict=True))
+        self._take_rows(plan.record, plan.rows, plan.edges)
+        return True
+
+    def _take_rows(self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]) -> None:
+        self.record = record
+        self.edges += edges
+        for new in rows:
             self.event_rows.append(event_row(self.before.number, new))
             self._row_by_id[new.id] = new.row
             if new.id > self.newest and is_timed_id(new.id):
                 self.newest = new.id
-        if job.wants_work and job.fence is None and self.wanted_ms is None:
-            self.wanted_ms = job.ts_ms
 
     def after(self) -> StoredRecord:
         return StoredRecord(self.before.number, self.record, self.newest, self.listed_ms)
@@ -237,18 +247,40 @@ class GroupCommit:
 
     def _plan_jobs(self, reader: EngineReader, plans: Mapping[str, SessionPlan]) -> None:
         stored_rows = self._find_stored_rows(reader, plans)
+        jobs_by_session: dict[str, dict[int, GroupJob]] = {session_id: {} for session_id in plans}
         for index, job in self.pending.items():
-            plan = plans.get(job.session_id)
-            if plan is None or job.session_id in self.needs_locks:
+            if job.session_id in plans:
+                jobs_by_session[job.session_id][index] = job
+        for session_id, jobs in jobs_by_session.items():
+            if session_id in self.needs_locks:
                 continue
+            plan = plans[session_id]
+            stored = stored_rows[session_id]
+            if stored or not self._plan_together(plan, jobs):
+                self._plan_one_by_one(plan, jobs, stored)
+            if plan.needs_locks:
+                self.needs_locks.add(session_id)
+
+    def _plan_together(self, plan: SessionPlan, jobs: Mapping[int, GroupJob]) -> bool:
+        """Plan the jobs of a session as one append. Return False if they have to be planned one by one."""
+        appends = {index: job for index, job in jobs.items() if isinstance(job, AppendRequest)}
+        if len(jobs) == 1 or len(appends) < len(jobs) or not self._unconfirmed.keys().isdisjoint(jobs):
+            return False
+        try:
+            return plan.add_together(appends)
+        except Exception:  # noqa: BLE001  a value that cannot be encoded: found one by one
+            return False
+
+    def _plan_one_by_one(
+        self, plan: SessionPlan, jobs: Mapping[int, GroupJob], stored: Mapping[str, Row]
+    ) -> None:
+        for index, job in jobs.items():
             try:
-                plan_group_job(plan, index, job, stored_rows[job.session_id], self._unconfirmed.get(index))
+                plan_group_job(plan, index, job, stored, self._unconfirmed.get(index))
             except TurnlogError as refusal:
                 plan.outcomes[index] = refusal
             except Exception as error:  # noqa: BLE001  a value that cannot be encoded fails its own job
                 plan.outcomes[index] = as_caller_error(error)
-            if plan.needs_locks:
-                self.needs_locks.add(job.session_id)
 
     def _find_stored_rows(
         self, reader: EngineReader, plans: Mapping[str, SessionPlan]

@@ -18,7 +18,7 @@ from turnlog.log.checksums import (
     parse_durable_count,
     values_checksum,
 )
-from turnlog.log.leases import LeaseRow
+from turnlog.log.leases import LeaseRow, LeaseState
 from turnlog.log.postgres.connections import Connection, Query
 from turnlog.log.postgres.schema import (
     EVENT_COLUMNS,
@@ -408,10 +408,10 @@ class EngineReader:
         query: Query = "select 1 from lease where session = %b and owner = %b and process = %b and fence = %b"
         return bool(self.select(query, [session_id, owner, process, fence]))
 
-    def lease_states(self, session_ids: Sequence[str]) -> dict[str, str]:
-        return dict(
-            self.select("select session, state from lease where session = any(%b)", [list(session_ids)])
-        )
+    def lease_states(self, session_ids: Sequence[str]) -> dict[str, LeaseState]:
+        query: Query = f"select {LEASE_COLUMNS} from lease where session = any(%b)"
+        rows = [LeaseRow(*values) for values in self.select(query, [list(session_ids)])]
+        return {row.session_id: row.summary for row in rows}
 
     def next_wake_ms(self, after_ms: int) -> int | None:
         query: Query = "select min(wake_at) from lease where wake_at > %b and owner is null"

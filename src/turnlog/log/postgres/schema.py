@@ -86,6 +86,10 @@ MIGRATIONS = [
     insert into engine select system_identifier, left(pg_walfile_name(pg_current_wal_lsn()), 8), false
         from pg_control_system();
     """,
+    """
+    create table upload (name text collate "C" primary key, stored bigint not null);
+    create index upload_stored on upload (stored);
+    """,
 ]
 
 RECORD_COLUMNS = "id, name, epoch, revision, fence, newest, listed, record, crc"

@@ -15,7 +15,16 @@ from typing import TypeVar
 from turnlog.errors import SessionDamaged, StoreError
 from turnlog.ids import new_process_id
 from turnlog.log.bell import Bell, RingListener, StopListening
-from turnlog.log.jobs import AppendRequest, ClaimWanted, CreateSession, Job, JobOutcome, JobResult
+from turnlog.log.jobs import (
+    AppendRequest,
+    ClaimWanted,
+    CloseSession,
+    CreateSession,
+    Job,
+    JobOutcome,
+    JobResult,
+)
+from turnlog.log.leases import LeaseState
 from turnlog.log.listing import invitations_name, list_name
 from turnlog.log.local_jobs import (
     SESSION_JOB_HANDLERS,
@@ -40,7 +49,7 @@ from turnlog.log.postgres.failover import resolve_doubt
 from turnlog.log.postgres.group_commit import GroupCommit, GroupJob, split_group
 from turnlog.log.postgres.notify_bell import NotifyBell
 from turnlog.log.postgres.reading import EngineReader
-from turnlog.log.postgres.repetition import append_once, create_once
+from turnlog.log.postgres.repetition import append_once, close_once, create_once
 from turnlog.log.postgres.schema import StoredRecord, check_version, migrate
 from turnlog.log.postgres.transaction import EngineTransaction
 from turnlog.log.postgres.verify import verify_engine
@@ -95,6 +104,7 @@ class PostgresStore:
             **SESSION_JOB_HANDLERS,
             **claims.handlers(),
             AppendRequest: append_once,
+            CloseSession: close_once,
             CreateSession: create_once,
         }
         self._cache: dict[str, StoredRecord] = {}
@@ -386,7 +396,7 @@ class PostgresStore:
     def holds_lease(self, session_id: str, owner: str, fence: int) -> bool:
         return self._read(lambda reader: reader.holds_lease(session_id, owner, self._process, fence))
 
-    def lease_states(self, session_ids: Sequence[str]) -> dict[str, str]:
+    def lease_states(self, session_ids: Sequence[str]) -> dict[str, LeaseState]:
         return self._read(lambda reader: reader.lease_states(session_ids))
 
     def next_wake_ms(self, after_ms: int) -> int | None:

@@ -40,7 +40,7 @@ from turnlog.log.postgres.schema import (
     decode_record_row,
     encode_record_row,
 )
-from turnlog.log.records import Blob, Damage, Document, NewRow, Row, SessionRecord
+from turnlog.log.records import Blob, BlobInfo, Damage, Document, NewRow, Row, SessionRecord
 from turnlog.log.spans import SpanEdge
 
 NO_RESULTS: Mapping[str, JobResult] = {}
@@ -204,6 +204,36 @@ class EngineTransaction:
         values = (name, blob.media_type, blob.data, blob.is_private)
         query: Query = "insert into blob values (%b, %b, %b, %b, %b) on conflict (name) do nothing"
         self.connection.execute(query, (*values, blob_checksum(*values)))
+
+    def has_blob(self, name: str) -> bool:
+        query: Query = "select 1 from blob where name = %b"
+        return self.connection.execute(query, [name]).fetchone() is not None
+
+    def blob_info(self, name: str) -> BlobInfo | None:
+        query: Query = "select media_type, length(data) from blob where name = %b and not private"
+        row = self.connection.execute(query, [name]).fetchone()
+        return None if row is None else BlobInfo(*row)
+
+    def drop_blobs(self, session_id: str) -> None:
+        # "0" follows "/" in ASCII, and no session id contains either.
+        values = [f"{session_id}/", f"{session_id}0"]
+        for table in ("blob", "upload"):
+            self.connection.execute(f"delete from {table} where name >= %b and name < %b", values)
+
+    def mark_upload(self, name: str, ts_ms: int) -> None:
+        query: Query = "insert into upload values (%b, %b) on conflict (name) do update set stored = %b"
+        self.connection.execute(query, [name, ts_ms, ts_ms])
+
+    def unmark_upload(self, name: str) -> bool:
+        return self.connection.execute("delete from upload where name = %b", [name]).rowcount > 0
+
+    def drop_uploads(self, before_ms: int, limit: int) -> int:
+        # An upload that another process keeps at this moment is locked, and stays.
+        query: Query = """with dropped as (delete from upload where name in (
+                select name from upload where stored < %b order by stored limit %b for update skip locked)
+                returning name)
+            delete from blob using dropped where blob.name = dropped.name"""
+        return self.connection.execute(query, [before_ms, limit]).rowcount
 
     def drop_private_blob(self, name: str) -> bool:
         query: Query = "delete from blob where name = %b and private"

@@ -15,11 +15,16 @@ from turnlog.errors import SessionDamaged, StoreError
 from turnlog.log.checksums import values_checksum
 from turnlog.log.records import SessionRecord
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
+# Blobs that members have uploaded and no event names yet.
+UPLOAD_TABLE = """create table upload (name text primary key, stored integer not null) without rowid;
+    create index upload_stored on upload (stored);"""
+# What brings a file of an older version to the next one.
+MIGRATIONS = {4: UPLOAD_TABLE}
 # `listing` has one row for each list that contains a session (`list_name`): it repeats the session records in
 # the order of lists. `event.type` is set for durable events only, for filters: live events are many. The type
 # that is verified and returned is in `meta`.
-SCHEMA = """
+SCHEMA = f"""
     create table session (
         id integer primary key, name text not null unique, epoch text not null, app text not null,
         created integer not null, first integer not null, last integer not null, rank integer not null,
@@ -50,6 +55,7 @@ SCHEMA = """
     create table blob (
         name text primary key, media_type text not null, data blob not null, private integer not null,
         crc integer not null) without rowid;
+    {UPLOAD_TABLE}
     create table document (
         session text not null, id text not null, type text not null, category text not null,
         body blob not null, version text not null, stored integer not null, crc integer not null,

@@ -30,11 +30,12 @@ from turnlog.log.checksums import (
 )
 from turnlog.log.filter import matches_any_type
 from turnlog.log.jobs import Job, JobOutcome, Snapshot
-from turnlog.log.leases import LeaseRow, Owners
+from turnlog.log.leases import LeaseRow, LeaseState, Owners
 from turnlog.log.listing import invitations_name, list_name, listing_entries
 from turnlog.log.local_jobs import commit_jobs
 from turnlog.log.records import (
     Blob,
+    BlobInfo,
     Damage,
     Document,
     FrameBatch,
@@ -78,6 +79,7 @@ from turnlog.log.sqlite.schema import (
     INSERT_RECORD,
     INSERT_SNAPSHOT,
     INSERT_SPAN,
+    MIGRATIONS,
     RENAME_RECORD,
     SCHEMA,
     SCHEMA_VERSION,
@@ -137,12 +139,26 @@ class SqliteStore:
             self.close()
             raise
 
+    def _migrate(self, version: int) -> int:
+        """Bring the tables of an older file up to date. Return the version that they have now."""
+        while version in MIGRATIONS:
+            statements = MIGRATIONS[version]
+            version += 1
+            self._writer_connection.executescript(
+                f"begin immediate; {statements} pragma user_version = {version}; commit;"
+            )
+        return version
+
     def _open(self) -> None:
         self._writer_connection = self._connect()
         version = self._writer_connection.execute("pragma user_version").fetchone()[0]
+        if version in MIGRATIONS and self._writable:
+            version = self._migrate(version)
         if version not in (0, SCHEMA_VERSION):
             other = "a newer" if version > SCHEMA_VERSION else "an older"
             advice = "export it with that version and import it here"
+            if version in MIGRATIONS:
+                advice = "open it once for writing"
             raise StoreError(f"{self._path.name} was written by {other} Turnlog (schema {version}); {advice}")
         if version == 0 and self._writable:
             self._writer_connection.executescript(
@@ -394,6 +410,34 @@ class SqliteStore:
         first, trace = open_span
         checksum = values_checksum(number, edge.key, trace, first, edge.seq, int(edge.is_agent))
         self._writer_connection.execute(END_SPAN, (edge.seq, checksum, number, edge.key))
+
+    def has_blob(self, name: str) -> bool:
+        query = "select 1 from blob where name = ?"
+        return self._writer_connection.execute(query, (name,)).fetchone() is not None
+
+    def blob_info(self, name: str) -> BlobInfo | None:
+        query = "select media_type, length(data) from blob where name = ? and not private"
+        row = self._writer_connection.execute(query, (name,)).fetchone()
+        return None if row is None else BlobInfo(*row)
+
+    def drop_blobs(self, session_id: str) -> None:
+        # "0" follows "/" in ASCII, and no session id contains either.
+        values = (f"{session_id}/", f"{session_id}0")
+        for table in ("blob", "upload"):
+            self._writer_connection.execute(f"delete from {table} where name >= ? and name < ?", values)
+
+    def mark_upload(self, name: str, ts_ms: int) -> None:
+        self._writer_connection.execute("insert or replace into upload values (?, ?)", (name, ts_ms))
+
+    def unmark_upload(self, name: str) -> bool:
+        return self._writer_connection.execute("delete from upload where name = ?", (name,)).rowcount > 0
+
+    def drop_uploads(self, before_ms: int, limit: int) -> int:
+        query = "select name from upload where stored < ? order by stored limit ?"
+        names = self._writer_connection.execute(query, (before_ms, limit)).fetchall()
+        for table in ("blob", "upload"):
+            self._writer_connection.executemany(f"delete from {table} where name = ?", names)
+        return len(names)
 
     def put_blob(self, name: str, blob: Blob) -> None:
         values = (name, blob.media_type, blob.data, int(blob.is_private))
@@ -745,12 +789,12 @@ class SqliteStore:
             stored = self._reader_connection().execute(query, (session_id,)).fetchone()
         return lease_row(stored) if stored else None
 
-    def lease_states(self, session_ids: Sequence[str]) -> dict[str, str]:
+    def lease_states(self, session_ids: Sequence[str]) -> dict[str, LeaseState]:
         query = "select * from lease where session in (select value from json_each(?))"
         with translate_errors():
             names = json.dumps(list(session_ids))
             rows = [lease_row(stored) for stored in self._reader_connection().execute(query, (names,))]
-        return {row.session_id: row.state for row in rows}
+        return {row.session_id: row.summary for row in rows}
 
     def next_wake_ms(self, after_ms: int) -> int | None:
         # `+owner` leaves the choice to the index of times: few leases have one.

@@ -12,8 +12,13 @@ feature that a framework does not have is left out. Numbers are stable.
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from turnlog.testing.runtimes import answering, ending, talking
-from turnlog.testing.runtimes.harness import Feature, RuntimeContract, RuntimeUnderTest
+from turnlog.testing.runtimes import answering, ending, files, talking
+from turnlog.testing.runtimes.harness import (
+    IMPLIED_FEATURES,
+    Feature,
+    RuntimeContract,
+    RuntimeUnderTest,
+)
 from turnlog.testing.runtimes.scripts import (
     AgentScript,
     CallAgent,
@@ -66,7 +71,7 @@ RUNTIME_CONTRACTS = number_runtime_contracts(
         (talking.three_levels, {"sub_agents"}),
         (talking.hand_off, {"hand_offs"}),
         (talking.structured_output, {"structured_output"}),
-        (talking.usage_per_completion, set()),
+        (talking.usage_per_completion, {"completion_usage"}),
         (talking.next_turn_remembers, set()),
         (ending.model_error, set()),
         (ending.error_in_sub_agent, {"sub_agents"}),
@@ -75,22 +80,33 @@ RUNTIME_CONTRACTS = number_runtime_contracts(
         (ending.turn_limit, set()),
         (ending.step_limit, {"step_limit"}),
         (ending.messages_in_order, set()),
-        (answering.approve, {"approvals"}),
-        (answering.deny, {"approvals"}),
-        (answering.answer_twice, {"approvals"}),
+        (answering.approve, {"process_approvals"}),
+        (answering.deny, {"process_approvals"}),
+        (answering.answer_twice, {"process_approvals"}),
         (answering.approve_after_restart, {"approvals"}),
-        (answering.partial_answers, {"approvals"}),
+        (answering.partial_answers, {"process_approvals"}),
         (answering.message_instead_of_answer, {"approvals"}),
-        (answering.stop_while_waiting, {"approvals"}),
+        (answering.stop_while_waiting, {"process_approvals"}),
         (answering.two_questions_in_a_row, {"approvals"}),
         (answering.page_call_after_restart, {"page_calls"}),
         (answering.nested_approval_after_restart, {"nested_approvals"}),
         (answering.message_instead_of_nested_answer, {"inner_approvals"}),
         (answering.inner_approval, {"inner_approvals"}),
+        (answering.message_while_process_waits, {"process_approvals"}),
+        (answering.two_questions_to_one_process, {"process_approvals"}),
+        (answering.restart_of_waiting_process, {"process_approvals"}),
+        (files.file_of_message, {"files"}),
+        (files.file_of_message_instead_of_answer, {"files", "single_approvals"}),
+        (files.file_while_agent_waits, {"files", "single_approvals"}),
+        (answering.single_approval_after_restart, {"single_approvals"}),
+        (answering.message_instead_of_single_answer, {"single_approvals"}),
     ],
 )
 
 
 def contracts_for(runtime: RuntimeUnderTest) -> list[RuntimeContract]:
     """Return the contracts about features that a runtime has."""
-    return [contract for contract in RUNTIME_CONTRACTS if contract.features <= runtime.features]
+    features = set(runtime.features)
+    for feature in runtime.features:
+        features |= IMPLIED_FEATURES.get(feature, frozenset())
+    return [contract for contract in RUNTIME_CONTRACTS if contract.features <= features]

@@ -1,7 +1,7 @@
 """Contracts of runtimes: approvals and questions, answered once, later, in part, or not at all."""
 
 from turnlog.errors import NotFound
-from turnlog.events import ApprovalRequest, ToolAwait, ToolCall
+from turnlog.events import AgentEnd, ApprovalRequest, ToolAwait, ToolCall
 from turnlog.testing.harness import expect_raises
 from turnlog.testing.runtimes.harness import RuntimeUnderTest, open_session
 from turnlog.testing.runtimes.scripts import (
@@ -36,6 +36,13 @@ def delete_one(given: ScriptInput) -> ScriptReply:
     if given.last_user_text != "Hi":
         return HELLO
     return DONE if given.new_results else ScriptReply(calls=(CallTool("delete", "/a", "call_a"),))
+
+
+def delete_two_in_a_row(given: ScriptInput) -> ScriptReply:
+    done = len(given.new_results)
+    if done == 2:
+        return DONE
+    return ScriptReply((f"Step {done}. ",), calls=(CallTool("delete", f"/{done}", f"call_{done}"),))
 
 
 ONE = AgentScript("Lead", delete_one, [DELETE])
@@ -74,6 +81,7 @@ async def answer_twice(runtime: RuntimeUnderTest) -> None:
     """A second answer to a call is refused, and changes nothing."""
     async with open_session(runtime, SEVERAL) as session:
         await session.say("Hi")
+        await session.wait_for_requests(2)
         await session.answer("call_a", True)
         await expect_raises(NotFound, session.answer("call_a", False))
         await session.answer("call_b", False)
@@ -105,7 +113,7 @@ async def partial_answers(runtime: RuntimeUnderTest) -> None:
     """An agent with two questions waits for both, and goes on after the second answer."""
     async with open_session(runtime, SEVERAL) as session:
         await session.say("Hi")
-        assert len(await session.find(ApprovalRequest)) == 2
+        await session.wait_for_requests(2)
         await session.answer("call_b", True)
         await session.check(is_waiting=True)
         await session.answer("call_a", True)
@@ -150,14 +158,7 @@ async def stop_while_waiting(runtime: RuntimeUnderTest) -> None:
 
 async def two_questions_in_a_row(runtime: RuntimeUnderTest) -> None:
     """An agent that asks again after an answer waits again."""
-
-    def reply(given: ScriptInput) -> ScriptReply:
-        done = len(given.new_results)
-        if done == 2:
-            return DONE
-        return ScriptReply((f"Step {done}. ",), calls=(CallTool("delete", f"/{done}", f"call_{done}"),))
-
-    async with open_session(runtime, AgentScript("Lead", reply, [DELETE])) as session:
+    async with open_session(runtime, AgentScript("Lead", delete_two_in_a_row, [DELETE])) as session:
         await session.say("Hi")
         await session.answer("call_0", True)
         await session.check(is_waiting=True)
@@ -165,6 +166,82 @@ async def two_questions_in_a_row(runtime: RuntimeUnderTest) -> None:
         await session.answer("call_1", True)
         await session.check()
         assert session.record.effects == ["delete /0", "delete /1"]
+
+
+async def message_while_process_waits(runtime: RuntimeUnderTest) -> None:
+    """A message in place of an answer reaches an agent whose process waits, and nothing that it held runs."""
+    async with open_session(runtime, SEVERAL) as session:
+        await session.say("Hi")
+        await session.wait_for_requests(2)
+        await session.say("Never mind")
+        await session.check()
+        assert "delete /a" not in session.record.effects
+        assert "delete /b" not in session.record.effects
+        assert session.record.inputs["Lead"][-1].last_user_text == "Never mind"
+        assert (await session.end_of("Lead")).result == "Hello world."
+
+
+async def two_questions_to_one_process(runtime: RuntimeUnderTest) -> None:
+    """An agent that asks again after an answer waits again, in the same process."""
+    async with open_session(runtime, AgentScript("Lead", delete_two_in_a_row, [DELETE])) as session:
+        await session.say("Hi")
+        await session.answer("call_0", True)
+        await session.check(is_waiting=True)
+        await session.answer("call_1", True)
+        await session.check()
+        assert session.record.effects == ["delete /0", "delete /1"]
+
+
+async def restart_of_waiting_process(runtime: RuntimeUnderTest) -> None:
+    """A restart keeps a turn that waits, or closes it, and never both. The next turn works."""
+    async with open_session(runtime, ONE) as session:
+        await session.say("Hi")
+        await session.restart()
+        is_kept = bool(runtime.features & {"approvals", "single_approvals"})
+        if is_kept:
+            await session.check(is_waiting=True)
+            await session.answer("call_a", False)
+        await session.check()
+        [end] = await session.find(AgentEnd)
+        assert end.stop_reason == ("end_turn" if is_kept else "error")
+        await session.say("Again")
+        await session.check()
+        assert session.record.effects == []
+        assert session.record.inputs["Lead"][-1].user_texts == ["Hi", "Again"]
+
+
+async def single_approval_after_restart(runtime: RuntimeUnderTest) -> None:
+    """A single question waits over restarts. Its call runs once, and a second question waits again."""
+    async with open_session(runtime, AgentScript("Lead", delete_two_in_a_row, [DELETE])) as session:
+        await session.say("Hi")
+        await session.restart()
+        await session.check(is_waiting=True)
+        await session.answer("call_0", True)
+        await session.restart()
+        await session.check(is_waiting=True)
+        assert session.record.effects == ["delete /0"]
+        await session.answer("call_1", True)
+        await session.check()
+        assert session.record.effects == ["delete /0", "delete /1"]
+        assert (await session.results())["call_1"].result == "deleted /1"
+        assert (await session.end_of("Lead")).stop_reason == "end_turn"
+
+
+async def message_instead_of_single_answer(runtime: RuntimeUnderTest) -> None:
+    """A message in place of the only answer, after a restart, cancels the call; the same agent goes on."""
+    async with open_session(runtime, ONE) as session:
+        await session.say("Hi")
+        await session.restart()
+        await session.say("Never mind")
+        await session.check()
+        assert session.record.effects == []
+        error = (await session.results())["call_a"].error
+        assert error is not None
+        assert error.code == "CANCELLED"
+        assert session.record.inputs["Lead"][-1].user_texts == ["Hi", "Never mind"]
+        await session.say("Hi again")
+        await session.check()
+        assert session.record.inputs["Lead"][-1].user_texts == ["Hi", "Never mind", "Hi again"]
 
 
 async def page_call_after_restart(runtime: RuntimeUnderTest) -> None:

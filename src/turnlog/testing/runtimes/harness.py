@@ -2,11 +2,12 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+from turnlog.agents.blob_urls import blob_url
 from turnlog.agents.run import make_definition
 from turnlog.agents.runtime.runner_pool import RunnerPool
 from turnlog.agents.runtime.session_folds import SessionFolds
@@ -20,6 +21,7 @@ from turnlog.agents.runtime.user_input import (
 )
 from turnlog.events import (
     AgentEnd,
+    ApprovalRequest,
     BlockDelta,
     Entry,
     Event,
@@ -30,6 +32,7 @@ from turnlog.events import (
     UiCommand,
     UiMessage,
 )
+from turnlog.events.content import PromptDocument, PromptImage, PromptPart, PromptText
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id, new_process_id, now_ms
 from turnlog.log import Lease, Log, MemoryStore
@@ -45,12 +48,30 @@ Feature = Literal[
     "hand_offs",
     "structured_output",
     "step_limit",
+    "completion_usage",
     "approvals",
+    "single_approvals",
+    "process_approvals",
     "inner_approvals",
     "nested_approvals",
     "page_calls",
+    "files",
 ]
+# Approvals that outlive a process can be answered within it, too. With `single_approvals` a question outlives
+# its process if it is the only one.
+IMPLIED_FEATURES: Mapping[Feature, frozenset[Feature]] = {
+    "approvals": frozenset({"process_approvals", "single_approvals"}),
+    "single_approvals": frozenset({"process_approvals"}),
+}
 P = TypeVar("P", bound=Payload)
+
+
+class MessageFile(NamedTuple):
+    """A file that a member attaches to a message."""
+
+    name: str
+    media_type: str
+    data: bytes
 
 
 class RuntimeUnderTest(Protocol):
@@ -135,10 +156,20 @@ class RuntimeHarness:
     def _build(self, items: list[EventDraft]) -> list[Event]:
         return [item.build(FULL_CATALOG, new_id("evt_")) for item in items]
 
-    async def build_message(self, text: str) -> list[Event]:
+    async def build_message(self, text: str, files: Sequence[MessageFile] = ()) -> list[Event]:
         """Build the events of a message, as a member sends it."""
+        message = UiMessage(text=text)
+        if files:
+            parts = [await self._store_file(file) for file in files]
+            message = UiMessage(text=text, content=(PromptText(text=text), *parts))
         await self.runner.wait_for_head()
-        return self._build(message_events(self.runner.tree, UiMessage(text=text), new_id("tr_")))
+        return self._build(message_events(self.runner.tree, message, new_id("tr_")))
+
+    async def _store_file(self, file: MessageFile) -> PromptPart:
+        src = blob_url(await self.log.put_blob(self.session, file.data, file.media_type))
+        if file.media_type.startswith("image/"):
+            return PromptImage(src=src, media_type=file.media_type, title=file.name)
+        return PromptDocument(src=src, media_type=file.media_type, title=file.name)
 
     async def build_answer(self, call_id: str, value: Any, roles: Collection[str] = ()) -> list[Event]:
         """Build the events of an answer. Raise `NotFound` if no such call waits."""
@@ -152,15 +183,15 @@ class RuntimeHarness:
         [event] = self._build([EventDraft(UiCommand(command=Stop()), Scope(), "ui")])
         return event
 
-    async def send(self, text: str) -> str:
+    async def send(self, text: str, files: Sequence[MessageFile] = ()) -> str:
         """Send a message, as a member does. Return its trace."""
-        events = await self.build_message(text)
+        events = await self.build_message(text, files)
         await self.log.append(self.session, events)
         return events[-1].scope.trace_id or ""
 
-    async def say(self, text: str) -> None:
+    async def say(self, text: str, files: Sequence[MessageFile] = ()) -> None:
         """Send a message, and wait until its turn has ended or waits."""
-        await self.wait_settled(await self.send(text))
+        await self.wait_settled(await self.send(text, files))
 
     async def answer(self, call_id: str, value: Any, roles: Collection[str] = ()) -> None:
         """Answer a call that waits, as a member does, and wait until its turn has ended or waits."""
@@ -187,6 +218,11 @@ class RuntimeHarness:
             found = await self.find(payload_class)
             if found:
                 return found[0]
+            await self.runner.wait_for_seq(self.runner.tree.last_seq + 1)
+
+    async def wait_for_requests(self, count: int) -> None:
+        """Wait until so many approvals were requested: a process may ask for one after the other."""
+        while len(await self.find(ApprovalRequest)) < count:
             await self.runner.wait_for_seq(self.runner.tree.last_seq + 1)
 
     async def wait_for_text(self, text: str) -> None:

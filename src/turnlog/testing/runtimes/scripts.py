@@ -55,12 +55,12 @@ class ScriptReply(NamedTuple):
 
 
 class HistoryItem(NamedTuple):
-    """One item of what a model reads: a text of the user or of itself, a call or a result.
+    """One item of what a model reads: a text of the user or of itself, a file, a call or a result.
 
-    `text` of a call is the name of its tool.
+    `text` of a call is the name of its tool. That of a file is its data URI, or the content of a text file.
     """
 
-    kind: Literal["user", "assistant", "call", "result"]
+    kind: Literal["user", "file", "assistant", "call", "result"]
     text: str
     call_id: str = ""
 
@@ -74,6 +74,10 @@ class ScriptInput:
     @property
     def user_texts(self) -> list[str]:
         return [item.text for item in self.items if item.kind == "user"]
+
+    @property
+    def files(self) -> list[str]:
+        return [item.text for item in self.items if item.kind == "file"]
 
     @property
     def last_user_text(self) -> str:
