@@ -9,31 +9,37 @@ that was running when its process ended is closed. What is open is closed from t
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from math import isinf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from turnlog.adapters.foreign_code import PartTask, run_foreign_code
+from turnlog.adapters.part_files import read_part_files
 from turnlog.adapters.part_output import PartOutput
 from turnlog.adapters.runner import (
+    AgentRunner,
     Answer,
     CallKey,
     Denied,
     Finished,
     Part,
+    PartOffer,
     Paused,
     Question,
     UnreadableState,
+    WorkerLost,
 )
+from turnlog.adapters.stored_states import ReadableState, StoredStates
 from turnlog.adapters.turn_inputs import AnsweredCall, TurnInputs
 from turnlog.agents.runtime.agent_runtime import CRASH_MESSAGE, SHUTDOWN_MESSAGE, STOPPED_MESSAGE
 from turnlog.agents.runtime.approval_timers import ApprovalTimers, next_expiry_ms
 from turnlog.agents.runtime.session_runtime import OnCrash
 from turnlog.agents.runtime.turn_timeout import Trace, running_turns, timeout_events
 from turnlog.agents.runtime.user_input import CANCELLED_BY_MESSAGE
-from turnlog.errors import CallerError, Fenced, NotFound, SessionClosed, StoreError, TurnlogError
+from turnlog.errors import CallerError, Fenced, SessionClosed, StoreError, TurnlogError
 from turnlog.events import (
-    AgentCheckpoint,
     AgentEnd,
     ApprovalRequest,
     Envelope,
@@ -51,44 +57,64 @@ from turnlog.events.ui import Stop
 from turnlog.ids import new_id, now_ms
 from turnlog.parse import AgentEventBuilder, RuntimeAgent
 from turnlog.parse.reply import tag_parser_factory
-from turnlog.state.checkpoints import Checkpoints
-from turnlog.state.closing import build_closing_events
+from turnlog.state.closing import build_closing_events, closing_id
 from turnlog.state.tree import Invocation, QueuedTurn, can_stop_reach, restrict_to_turns
 
 if TYPE_CHECKING:
-    from turnlog.adapters.foreign_agent import ForeignAgent
+    from turnlog.adapters.foreign_agent import ToolPolicy
     from turnlog.agents.runtime.session_runner import SessionRunner
 
 log = logging.getLogger("turnlog.agents")
 
 STOP_GRACE_S = 5.0  # for foreign code to end after it was cancelled; a tool in a thread may never end
-STATE_MEDIA_TYPE = "application/octet-stream"
 CHECKPOINT_UNREADABLE = "checkpoint_unreadable"
 AGENT_FAILED = "agent_failed"
+WORKER_LOST = "worker_lost"
+WAITING_FOR_WORKER = "waiting_for_worker"
+
+RunPart = Callable[[AgentRunner], Awaitable[None]]
 
 
-class StoredState(NamedTuple):
-    """The state that the last checkpoint names; `problem` says why it cannot be read."""
+class WaitingPart(NamedTuple):
+    """A part that no runner has taken yet. `answer_seq` is that of the last answer that it goes on from."""
 
-    state: bytes | None = None
-    problem: str | None = None
+    task: asyncio.Task[None]
+    answer_seq: int | None
+
+
+class RunnerSource(Protocol):
+    """An agent of this process (`ForeignAgent`), or one that workers run (`RemoteAgent`)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def policies(self) -> Mapping[str, "ToolPolicy"]: ...
+
+    def policy_of(self, agent: RuntimeAgent, call_id: str) -> "ToolPolicy":
+        """Return the policy of the tool that a call uses."""
+        ...
+
+    def use_runner(self, offer: PartOffer) -> AbstractAsyncContextManager[AgentRunner]:
+        """Return the runner of one part, as soon as there is one. It is used until the block ends."""
+        ...
 
 
 class ForeignRuntime:
     """Runs the parts of one session's turns."""
 
     def __init__(
-        self, host: "SessionRunner", definition: "ForeignAgent", vocabulary: Vocabulary | None
+        self, host: "SessionRunner", definition: RunnerSource, vocabulary: Vocabulary | None
     ) -> None:
         self._host = host
         self._definition = definition
-        self._runner = definition.runner
         self._tree = host.tree
         self._make_text_parser = tag_parser_factory(vocabulary)
         self._inputs = TurnInputs(host.tree)
-        self._checkpoints = Checkpoints()
+        self._states = StoredStates(host.log, host.session_id)
         self._approval_timers = ApprovalTimers(host)
         self._running: set[str] = set()  # turns whose part has a task
+        self._waiting: dict[str, WaitingPart] = {}  # those of them whose part has no runner yet
         self._ending: set[Trace] = set()  # turns that are being stopped
         self._is_closing = False
         self._is_handing_over = False
@@ -100,12 +126,12 @@ class ForeignRuntime:
 
     def apply(self, envelope: Envelope, payload: Payload | UnknownPayload, context: AnsweredCall) -> None:
         self._inputs.apply(envelope, payload, context)
-        self._checkpoints.apply(envelope, payload)
+        self._states.apply(envelope, payload)
         self._approval_timers.apply(envelope, payload)
 
     @property
     def running_turns(self) -> set[Trace]:
-        return running_turns(self._tree)
+        return running_turns(self._tree) - self._waiting.keys()
 
     @property
     def is_quiet(self) -> bool:
@@ -149,7 +175,7 @@ class ForeignRuntime:
 
     async def resume(self) -> None:
         # earlier owners have dropped these, except perhaps the last one, which pruning finds
-        self._checkpoints.take_superseded()
+        self._states.take_superseded()
         # a stop may have arrived while the runner was being opened
         await self._append_stops()
         for invocation in self._tree.open.values():
@@ -160,9 +186,11 @@ class ForeignRuntime:
 
     async def stop(self, on_crash: OnCrash) -> None:
         self._is_closing = True
-        interrupted = set(self._running)
+        interrupted = self._running - self._waiting.keys()
         await self._host.cancel_tasks()
         await self._host.replay_to_head()
+        answer_seqs = [part.answer_seq for part in self._waiting.values() if part.answer_seq is not None]
+        self._host.first_unacted_seq = min(answer_seqs, default=None)
 
         def closings() -> list[EventDraft]:
             return self._crash_events(
@@ -175,6 +203,8 @@ class ForeignRuntime:
     def hand_over(self) -> None:
         # A part that runs is finished here: foreign code cannot be continued in the middle.
         self._is_handing_over = True
+        for part in self._waiting.values():
+            part.task.cancel()
 
     @property
     def is_between_steps(self) -> bool:
@@ -203,10 +233,9 @@ class ForeignRuntime:
         pass
 
     async def on_page_end(self) -> None:
-        names = self._checkpoints.take_superseded()
+        names = self._states.take_superseded()
         if names:
-            work = self._host.log.drop_private_blobs(self._host.session_id, names)
-            self._host.spawn(work, None)
+            self._host.spawn(self._states.drop(names), None)
         await self._advance()
 
     def _turns_to_stop(self, channel: str | None) -> set[Trace]:
@@ -245,13 +274,11 @@ class ForeignRuntime:
             trace = team[0].scope.trace_id or ""
             is_ready = agent_id not in paused_agents and trace not in self._running
             if is_ready and trace not in self._ending:
-                # from here on another owner must not act on these answers again
-                await self._host.save_seen()
-                self._spawn_part(trace, self._continue_turn(trace, team))
+                continue_turn = partial(self._continue_turn, trace, team)
+                self._spawn_part(team[0].scope, continue_turn, last_answer_seq(team))
         queued = self._next_turn()
         if queued is not None:
-            trace = queued.scope.trace_id or ""
-            self._spawn_part(trace, self._begin_turn(trace, queued))
+            self._spawn_part(queued.scope, partial(self._begin_turn, queued))
 
     def _next_turn(self) -> QueuedTurn | None:
         """Return the first queued turn if nothing runs. A channel whose agent waits is skipped."""
@@ -263,35 +290,71 @@ class ForeignRuntime:
                 return turn
         return None
 
-    def _spawn_part(self, trace: str, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn_part(self, scope: Scope, run_part: RunPart, answer_seq: int | None = None) -> None:
+        trace = scope.trace_id or ""
         self._running.add(trace)
-        self._host.spawn(self._run_and_advance(trace, work), trace)
+        task = self._host.spawn(self._run_and_advance(scope, run_part, answer_seq), trace)
+        self._waiting[trace] = WaitingPart(task, answer_seq)
 
-    async def _run_and_advance(self, trace: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_and_advance(self, scope: Scope, run_part: RunPart, answer_seq: int | None) -> None:
+        trace = scope.trace_id or ""
         try:
-            await self._host.confirm_ownership()  # what foreign code does cannot be taken back
-            await work
+            async with self._definition.use_runner(self._make_offer(scope, answer_seq)) as runner:
+                self._waiting.pop(trace, None)
+                self._host.timers.update(self.running_turns)
+                if answer_seq is not None:
+                    # from here on another owner must not act on these answers again
+                    await self._host.save_seen()
+                await self._host.confirm_ownership()  # what foreign code does cannot be taken back
+                await run_part(runner)
         finally:
-            work.close()
             self._running.discard(trace)
+            # the next owner offers a part again that this one has given up
+            if not self._is_closing and not self._is_handing_over:
+                self._waiting.pop(trace, None)
         # an answer may have arrived before this task ended
         async with self._host.lock:
             await self._advance()
 
-    async def _begin_turn(self, trace: str, turn: QueuedTurn) -> None:
+    def _make_offer(self, scope: Scope, answer_seq: int | None) -> PartOffer:
+        log = self._host.log
+
+        async def has_agent(agent_id: str) -> bool:
+            return bool(await log.agent_starts(agent_id))
+
+        return PartOffer(
+            self._host.session_id,
+            scope.channel,
+            partial(self._states.load_checkpoint, scope.channel),
+            has_agent,
+            partial(self._note_waiting, scope, answer_seq),
+        )
+
+    async def _note_waiting(self, scope: Scope, answer_seq: int | None) -> None:
+        """Say that no worker has taken a part yet. It is no part of a turn, which has not begun."""
+        message = f"No worker has taken the turn of {self._definition.name} yet. It begins when one does."
+        problem = SessionError(code=WAITING_FOR_WORKER, message=message, retriable=True)
+        # derived: each owner that waits for the same part writes the same event
+        event_id = closing_id(WAITING_FOR_WORKER, f"{scope.trace_id}:{answer_seq}")
+        await self._host.append([EventDraft(problem, Scope(channel=scope.channel), "system", event_id)])
+
+    async def _begin_turn(self, turn: QueuedTurn, runner: AgentRunner) -> None:
+        trace = turn.scope.trace_id or ""
         message = self._inputs.take_message(trace) or ""
+        parts = self._inputs.take_files(trace)
+        files = await read_part_files(self._host.log, parts)
         channel = turn.scope.channel
-        stored = await self._load_state(channel)
+        stored = await self._states.load_state(runner, channel)
         output = self._make_output()
         try:
-            info = self._runner.describe_agent(stored.state)
+            info = runner.describe_agent(stored.state)
         except UnreadableState as error:
-            stored = StoredState(None, f"{error}.")
-            info = self._runner.describe_agent(None)
+            stored = ReadableState(None, f"{error}.")
+            info = runner.describe_agent(None)
         conversation_id = self._tree.conversations.get(channel or "")
         if conversation_id is None and isinstance(turn.trigger, UiMessage):
             conversation_id = turn.trigger.conversation_id
-        info = info._replace(prompt=message, conversation_id=conversation_id)
+        info = info._replace(prompt=message, content=tuple(parts), conversation_id=conversation_id)
         root = output.builder.start(info, trace, channel)
         if stored.problem is not None:
             output.builder.error(root, CHECKPOINT_UNREADABLE, f"{stored.problem} The agent starts afresh.")
@@ -302,12 +365,15 @@ class ForeignRuntime:
             message,
             state=stored.state,
             ended_calls=self._inputs.ended_calls_of(channel),
+            tools=self._tree.client_tools.get(trace, ()),
+            files=files,
         )
-        await self._run_part(part, output)
+        await self._run_part(runner, part, output)
 
-    async def _continue_turn(self, trace: str, team: Sequence[Invocation]) -> None:
+    async def _continue_turn(self, trace: str, team: Sequence[Invocation], runner: AgentRunner) -> None:
         scope = team[0].scope
         message = self._inputs.take_message(trace)
+        files = await read_part_files(self._host.log, self._inputs.take_files(trace))
         answers = self._inputs.answers_of(trace)
         output = self._make_output()
         for invocation in team:
@@ -318,17 +384,26 @@ class ForeignRuntime:
                 self._inputs.answered_calls.get(invocation.agent_id, ()),
                 invocation.totals,
             )
-        stored = await self._load_state(scope.channel)
+        stored = await self._states.load_state(runner, scope.channel)
         if stored.state is None:
-            await self._fail_unreadable(output, stored.problem or "")
+            await self._fail_unreadable(runner, output, stored.problem or "")
             return
         if message is not None:
             cancel_held_calls(output)
         else:
             deny_calls(output, answers)
         actor = self._tree.actors.get(trace)
-        part = Part(self._host.session_id, scope.channel, actor, message, answers, stored.state)
-        await self._run_part(part, output)
+        part = Part(
+            self._host.session_id,
+            scope.channel,
+            actor,
+            message,
+            answers,
+            stored.state,
+            tools=self._tree.client_tools.get(trace, ()),
+            files=files,
+        )
+        await self._run_part(runner, part, output)
 
     def _make_output(self) -> PartOutput:
         builder = AgentEventBuilder(new_id, self._make_text_parser)
@@ -343,46 +418,47 @@ class ForeignRuntime:
 
     # running a part
 
-    async def _run_part(self, part: Part, output: PartOutput) -> None:
+    async def _run_part(self, runner: AgentRunner, part: Part, output: PartOutput) -> None:
         try:
             await output.flush()
-            outcome = await self._run_foreign_code(part, output)
+            outcome = await self._run_foreign_code(runner, part, output)
             while (message := await self._take_late_message(output)) is not None:
                 output.builder.complete_message(output.root)
                 cancel_held_calls(output)
-                part = part._replace(message=message, answers={}, state=outcome.state)
-                outcome = await self._run_foreign_code(part, output)
-            await self._append_outcome(output, outcome)
+                parts = self._inputs.take_files(output.root.scope.trace_id or "")
+                files = await read_part_files(self._host.log, parts)
+                part = part._replace(message=message, answers={}, state=outcome.state, files=files)
+                outcome = add_earlier_cost(await self._run_foreign_code(runner, part, output), outcome)
+            await self._append_outcome(runner, output, outcome)
         except asyncio.CancelledError:
-            await self._save_cancelled_state(output)
+            await self._save_cancelled_state(runner, output)
             raise
         except (SessionClosed, Fenced, StoreError):
             raise  # the session accepts no events of this owner, not even the failure of this agent
         except UnreadableState as error:
-            await self._fail_unreadable(output, f"{error}.")
+            await self._fail_unreadable(runner, output, f"{error}.")
+        except WorkerLost as error:
+            await self._append_failure(runner, output, WORKER_LOST, str(error))
         except Exception as error:  # an agent is foreign code: it may raise anything
-            log.warning("the agent %s failed", self._runner.name, exc_info=error)
-            await self._append_failure(output, error)
+            log.warning("the agent %s failed", runner.name, exc_info=error)
+            message = self._host.options.describe(runner.name, error)
+            # the log may have refused an event of this part: then the builder is ahead of the log
+            if isinstance(error, CallerError):
+                await output.close()
+                await self._close_refused_turn(output.root.scope, message)
+            else:
+                await self._append_failure(runner, output, AGENT_FAILED, message)
         finally:
             await output.close()
 
-    async def _run_foreign_code(self, part: Part, output: PartOutput) -> Finished | Paused:
-        work = asyncio.create_task(self._runner.run(part, output))
-        try:
-            await asyncio.wait({work})
-        except asyncio.CancelledError:
-            work.cancel()
-            await asyncio.wait({work}, timeout=STOP_GRACE_S)
-            if work.done():
-                _ = work.cancelled() or work.exception()  # retrieved: the turn is stopped whatever it raised
-            else:
-                log.error("the agent %s does not stop", self._runner.name)
-                self._host.options.hung_tools.add(work)
-            raise
-        if work.cancelled():
-            # the framework cancelled itself; without an error the turn would stay open
-            raise RuntimeError(f"{self._runner.name} was cancelled from inside")
-        return work.result()
+    async def _run_foreign_code(
+        self, runner: AgentRunner, part: Part, output: PartOutput
+    ) -> Finished | Paused:
+        return await run_foreign_code(runner, part, output, STOP_GRACE_S, self._note_hung)
+
+    def _note_hung(self, runner: AgentRunner, work: PartTask) -> None:
+        log.error("the agent %s does not stop", runner.name)
+        self._host.options.hung_tools.add(work)
 
     async def _take_late_message(self, output: PartOutput) -> str | None:
         """Return a message that came in place of an answer while the part ran; None if there is none."""
@@ -395,39 +471,56 @@ class ForeignRuntime:
         self, output: PartOutput, questions: Sequence[Question]
     ) -> Mapping[CallKey, Answer]:
         """Ask people while a part runs, and wait for their answers."""
-        self._ask(output, questions)
-        await output.flush()
         trace = output.root.scope.trace_id or ""
-        keys = {(question.agent.agent_id, question.call_id) for question in questions}
-        while not keys <= self._inputs.answers_of(trace).keys():
+        await self._host.wait_for_head()
+        by_key = {(question.agent.agent_id, question.call_id): question for question in questions}
+        keys = by_key.keys()
+        if not self._inputs.has_message(trace):
+            # A runner may ask about a call again. People get one question, and every ask gets its answer.
+            known_keys = output.open_questions | self._inputs.answers_of(trace).keys()
+            new_keys = [key for key in by_key if key not in known_keys]
+            if new_keys:
+                self._ask(output, [by_key[key] for key in new_keys])
+                output.open_questions.update(new_keys)
+                await output.flush()
+        while not keys <= self._inputs.answers_of(trace).keys() and not self._inputs.has_message(trace):
             await self._host.wait_for_seq(self._tree.last_seq + 1)
 
-        answers = self._inputs.answers_of(trace)
+        output.open_questions -= keys
+        # other questions of the turn may be asked at the same time: each answers its own calls
+        stored = self._inputs.answers_of(trace)
+        answers = {key: stored[key] for key in keys & stored.keys()}
+        for question in questions:
+            key = (question.agent.agent_id, question.call_id)
+            # a message came in place of an answer before this question was in the log: no one will answer it
+            if key not in answers:
+                output.builder.fail(question.agent, question.call_id, "CANCELLED", CANCELLED_BY_MESSAGE)
+                answers[key] = Denied(CANCELLED_BY_MESSAGE)
         for question in questions:
             # the page's result, or a message in place of a decision, has answered the call in the log
             if question.call_id in self._inputs.answered_calls.get(question.agent.agent_id, ()):
                 output.builder.note_result(question.agent, question.call_id)
         deny_calls(output, answers)
         await output.flush()
-        return {key: answers[key] for key in keys}
+        return answers
 
-    async def _append_outcome(self, output: PartOutput, outcome: Finished | Paused) -> None:
+    async def _append_outcome(
+        self, runner: AgentRunner, output: PartOutput, outcome: Finished | Paused
+    ) -> None:
         """Append the last events of a part, with its checkpoint and questions, in one batch."""
         items = await output.take_rest()
         builder = output.builder
         root = output.root
         if outcome.state is not None:
-            blob = await self._store_state(outcome.state)
+            blob = await self._states.store(outcome.state)
             # before the questions: who reads the last of them has the whole batch
             is_paused = isinstance(outcome, Paused)
             size_bytes = len(outcome.state)
-            builder.checkpoint(
-                root, self._runner.source, self._runner.version, blob, size_bytes, paused=is_paused
-            )
+            builder.checkpoint(root, runner.source, runner.version, blob, size_bytes, paused=is_paused)
         if isinstance(outcome, Paused):
             self._ask(output, outcome.questions)
         if isinstance(outcome, Finished):
-            builder.end(root, outcome.reason, outcome.result)
+            builder.end(root, outcome.reason, outcome.result, outcome.cost)
             builder.flush("cancelled")  # agents that the framework left open
         await self._append([*items, *builder.take_output()])
 
@@ -447,29 +540,24 @@ class ForeignRuntime:
                 )
             is_answerable |= question.agent.owns_open_call(question.call_id)
         if not is_answerable:
-            raise CallerError(f"{self._runner.name} waits for an answer to a call that is not open")
+            raise CallerError(f"{self._definition.name} waits for an answer to a call that is not open")
 
-    async def _append_failure(self, output: PartOutput, error: Exception) -> None:
+    async def _append_failure(self, runner: AgentRunner, output: PartOutput, code: str, message: str) -> None:
         items: list[EventDraft] = []
-        # the log may have refused an event of this part: then the builder is ahead of the log
-        is_refused = isinstance(error, CallerError) and not isinstance(error, UnreadableState)
-        message = self._host.options.describe(self._runner.name, error)
-        if is_refused:
-            await output.close()
-            await self._close_refused_turn(output.root.scope, message)
-            return
         with suppress(TurnlogError):
             items += await output.take_rest()
-        output.builder.error(output.root, AGENT_FAILED, message)
-        await self._append([*items, *await self._end_failed(output, output.saved_state)])
+        output.builder.error(output.root, code, message)
+        await self._append([*items, *await self._end_failed(runner, output, output.saved_state)])
 
-    async def _end_failed(self, output: PartOutput, state: bytes | None) -> list[EventDraft]:
+    async def _end_failed(
+        self, runner: AgentRunner, output: PartOutput, state: bytes | None
+    ) -> list[EventDraft]:
         """End everything with an error. The checkpoint comes before the end of the agent that has it."""
         scope = output.root.scope
         output.builder.flush("error")
         items = output.builder.take_output()
         if state is not None:
-            items[-1:-1] = [EventDraft(await self._make_checkpoint(state), scope, "system")]
+            items[-1:-1] = [EventDraft(await self._states.make_checkpoint(runner, state), scope, "system")]
         return items
 
     async def _close_refused_turn(self, scope: Scope, message: str) -> None:
@@ -487,51 +575,30 @@ class ForeignRuntime:
             await self._host.read_to_head()
             await self._host.append_closings(closings, self._host.read_to_head)
 
-    async def _fail_unreadable(self, output: PartOutput, problem: str) -> None:
+    async def _fail_unreadable(self, runner: AgentRunner, output: PartOutput, problem: str) -> None:
         """End a turn whose state is lost. An empty checkpoint lets the next turn start afresh."""
         message = f"{problem} The turn cannot go on; the next one starts afresh."
         output.builder.error(output.root, CHECKPOINT_UNREADABLE, message)
         items = await output.take_rest()
-        await self._append([*items, *await self._end_failed(output, b"")])
+        await self._append([*items, *await self._end_failed(runner, output, b"")])
 
-    async def _save_cancelled_state(self, output: PartOutput) -> None:
+    async def _save_cancelled_state(self, runner: AgentRunner, output: PartOutput) -> None:
         """Store what the framework left when it was cancelled: the next turn remembers the stopped one."""
         root = next((agent for agent in output.builder.open_agents if agent.caller is None), None)
         await output.close()
         if output.saved_state is None or root is None or self._host.error is not None:
             return
         with suppress(TurnlogError):  # the turn is closed in any case
-            checkpoint = await self._make_checkpoint(output.saved_state)
+            checkpoint = await self._states.make_checkpoint(runner, output.saved_state)
             await self._host.append([EventDraft(checkpoint, root.scope, "system")])
 
-    # checkpoints
 
-    async def _make_checkpoint(self, state: bytes) -> AgentCheckpoint:
-        return AgentCheckpoint(
-            source=self._runner.source,
-            version=self._runner.version,
-            blob=await self._store_state(state),
-            size_bytes=len(state),
-        )
-
-    async def _store_state(self, state: bytes) -> str:
-        return await self._host.log.put_blob(self._host.session_id, state, STATE_MEDIA_TYPE, private=True)
-
-    async def _load_state(self, channel: str | None) -> StoredState:
-        checkpoint = self._checkpoints.last.get(channel or "")
-        if checkpoint is None:
-            return StoredState()
-        runner = self._runner
-        if checkpoint.source != runner.source or not runner.can_read(checkpoint.version):
-            stored = f"{checkpoint.source} {checkpoint.version}"
-            return StoredState(
-                None, f"The conversation was stored by {stored}, not {runner.source} {runner.version}."
-            )
-        try:
-            blob = await self._host.log.get_private_blob(self._host.session_id, checkpoint.blob)
-        except NotFound:
-            return StoredState(None, "The stored conversation is missing.")
-        return StoredState(blob.data or None)
+def add_earlier_cost(outcome: Finished | Paused, earlier: Finished | Paused) -> Finished | Paused:
+    """Return the outcome of a run with the cost of the one before it: both are of the same agent."""
+    if isinstance(outcome, Finished) and isinstance(earlier, Finished) and earlier.cost is not None:
+        cost = earlier.cost if outcome.cost is None else earlier.cost + outcome.cost
+        return outcome._replace(cost=cost)
+    return outcome
 
 
 def cancel_held_calls(output: PartOutput) -> None:

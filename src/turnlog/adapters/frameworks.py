@@ -61,4 +61,5 @@ def parse_version(text: str) -> tuple[int, ...]:
 
 PYDANTIC_AI = Framework("pydantic_ai", "pydantic-ai-slim", "pydantic-ai", ("2.60", "3"))
 LANGGRAPH = Framework("langgraph.graph", "langgraph", "langgraph", ("1.2", "2"))
+CLAUDE_SDK = Framework("claude_agent_sdk", "claude-agent-sdk", "claude-agent-sdk", ("0.2.182", "0.3"))
 OPENAI_AGENTS = Framework("agents", "openai-agents", "openai-agents", ("0.24", "0.25"))

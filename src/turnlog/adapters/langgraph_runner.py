@@ -18,18 +18,17 @@ from langgraph.errors import GraphRecursionError
 from langgraph.pregel import Pregel
 from langgraph.types import Command, StreamMode
 
+from turnlog.adapters.answers import to_decision, to_value
 from turnlog.adapters.frameworks import LANGGRAPH
 from turnlog.adapters.langgraph_saver import SavedThread, load_thread, save_thread
+from turnlog.adapters.part_files import PartFile
 from turnlog.adapters.part_output import PartOutput
 from turnlog.adapters.runner import (
-    Answer,
-    Approved,
     Denied,
     Finished,
     Part,
     Paused,
     Question,
-    Returned,
     UnreadableState,
 )
 from turnlog.errors import CallerError
@@ -188,7 +187,19 @@ class LangGraphRunner:
 
 
 def make_message_input(part: Part) -> Any:
-    return {"messages": [HumanMessage(part.message or "")]}
+    if not part.files:
+        return {"messages": [HumanMessage(part.message or "")]}
+    blocks: list[str | dict[str, Any]] = [{"type": "text", "text": part.message or ""}]
+    blocks += [make_file_block(file) for file in part.files]
+    return {"messages": [HumanMessage(blocks)]}
+
+
+def make_file_block(file: PartFile) -> dict[str, Any]:
+    """Return a file as a standard content block of LangChain."""
+    if file.is_text:
+        return {"type": "text", "text": file.describe_text()}
+    kind = "image" if file.is_image else "file"
+    return {"type": kind, "base64": file.to_base64(), "mime_type": file.media_type}
 
 
 def read_state(state: bytes | None) -> GraphState:
@@ -213,19 +224,6 @@ def build_resume(part: Part, state: GraphState) -> dict[str, Any]:
             decisions = resume.setdefault(question.interrupt_id, {"decisions": []})
             decisions["decisions"].append(to_decision(answer))
     return resume
-
-
-def to_decision(answer: Answer) -> dict[str, Any]:
-    if isinstance(answer, Approved):
-        return {"type": "approve"}
-    reason = answer.reason if isinstance(answer, Denied) else render_text(answer.value)
-    return {"type": "reject", "message": reason}
-
-
-def to_value(answer: Answer) -> Any:
-    if isinstance(answer, Returned):
-        return answer.value
-    return True if isinstance(answer, Approved) else {"error": answer.reason}
 
 
 def to_question(question: InterruptQuestion) -> Question:

@@ -25,6 +25,7 @@ class PartOutput:
         self.builder = builder
         self.saved_state: bytes | None = None
         self.has_asked = False
+        self.open_questions: set[CallKey] = set()  # that people were asked while the part runs
         self._append = append
         self._ask = ask
         self._loop = asyncio.get_running_loop()

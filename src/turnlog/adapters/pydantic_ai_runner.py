@@ -2,7 +2,8 @@
 
 A capability watches the runs: it is passed with each run of the root, and sub-agents have it in their
 constructor (`watch_pydantic_ai`). Which call started a run is known from a context variable that is set while
-a tool runs; the framework itself does not tell. The state is a `Conversation` as JSON.
+a tool runs; the framework itself does not tell. The state is a `Conversation` as JSON, without the oldest
+files beyond `MAX_SAVED_FILES_BYTES`.
 """
 
 import asyncio
@@ -12,17 +13,26 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pydantic_core
 from pydantic import ValidationError
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolDenied, capture_run_messages
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.conversation import Conversation, ConversationTypeAdapter
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut, ToolFailed, UsageLimitExceeded
-from pydantic_ai.messages import AgentStreamEvent, ModelMessage, repair_messages
+from pydantic_ai.messages import (
+    AgentStreamEvent,
+    BinaryContent,
+    ModelMessage,
+    ModelRequest,
+    UserContent,
+    UserPromptPart,
+    repair_messages,
+)
 from pydantic_ai.tools import RunContext
 
 from turnlog.adapters.frameworks import PYDANTIC_AI
+from turnlog.adapters.part_files import DROPPED_TEXT, MAX_SAVED_FILES_BYTES
 from turnlog.adapters.part_output import PartOutput
+from turnlog.adapters.plain_values import describe_output, to_plain
 from turnlog.adapters.runner import (
     NOT_ANSWERED,
     Answer,
@@ -38,7 +48,6 @@ from turnlog.adapters.runner import (
 from turnlog.errors import CallerError
 from turnlog.events.agent import StopReason
 from turnlog.parse import AgentInfo, RuntimeAgent
-from turnlog.parse.foreign.common import render_text
 from turnlog.parse.foreign.pydantic_ai import PydanticAiTranslator
 from turnlog.parse.runtime_input import to_call_key
 
@@ -189,7 +198,7 @@ class PydanticAiRunner:
         with set_watch(Watch(output, translator, {})), capture_run_messages() as messages:
             try:
                 result = await self._agent.run(
-                    part.message,
+                    make_user_prompt(part),
                     deps=self._make_deps(part),
                     capabilities=[WatchCapability()],
                     **options,
@@ -208,7 +217,7 @@ class PydanticAiRunner:
                     raise
                 return Finished(state, reason=reason)
 
-        state = ConversationTypeAdapter.dump_json(result.conversation)
+        state = dump_conversation(result.conversation)
         if isinstance(result.output, DeferredToolRequests):
             return Paused(state, list_questions(output.root, result.output))
         return Finished(state, describe_output(result.output))
@@ -245,6 +254,14 @@ def list_ended_calls(root: RuntimeAgent, conversation: Conversation | None) -> l
     return [key for key in keys if not root.owns_open_call(key)]
 
 
+def make_user_prompt(part: Part) -> str | list[UserContent] | None:
+    """Return the message for the framework: its text, or the text and the files."""
+    if not part.files:
+        return part.message
+    contents = [BinaryContent(file.data, media_type=file.media_type) for file in part.files]
+    return [part.message or "", *contents]
+
+
 def dump_history(messages: Sequence[ModelMessage], before: Conversation | None) -> bytes:
     """Return the state after a run that did not end by itself. Calls without a result are closed."""
     # a run that failed before its first request has no messages, and the history before it still counts
@@ -252,7 +269,37 @@ def dump_history(messages: Sequence[ModelMessage], before: Conversation | None) 
     conversation = Conversation(messages=list(history))
     if before is not None:
         conversation.conversation_id = before.conversation_id
-    return ConversationTypeAdapter.dump_json(conversation)
+    return dump_conversation(conversation)
+
+
+def dump_conversation(conversation: Conversation) -> bytes:
+    messages = drop_oldest_files(conversation.messages)
+    return ConversationTypeAdapter.dump_json(replace(conversation, messages=messages))
+
+
+def drop_oldest_files(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return a history that has only the newest files of people. It shares all else with the other one."""
+    free_bytes = MAX_SAVED_FILES_BYTES
+
+    def keep(item: UserContent) -> UserContent:
+        nonlocal free_bytes
+        if not isinstance(item, BinaryContent):
+            return item
+        if len(item.data) > free_bytes:
+            return DROPPED_TEXT
+        free_bytes -= len(item.data)
+        return item
+
+    kept: list[ModelMessage] = []
+    for message in reversed(messages):
+        if isinstance(message, ModelRequest):
+            parts = list(message.parts)
+            for index, part in enumerate(parts):
+                if isinstance(part, UserPromptPart) and not isinstance(part.content, str):
+                    parts[index] = replace(part, content=[keep(item) for item in part.content])
+            message = replace(message, parts=parts)
+        kept.append(message)
+    return kept[::-1]
 
 
 def build_results(
@@ -287,14 +334,6 @@ def describe_run(ctx: RunContext[Any]) -> AgentInfo:
     name = getattr(ctx.agent, "name", None) or "Agent"
     prompt = ctx.prompt if isinstance(ctx.prompt, str) else None
     return AgentInfo(name, getattr(ctx.model, "model_name", None), prompt=prompt)
-
-
-def describe_output(output: Any) -> str | None:
-    return None if output is None else render_text(to_plain(output))
-
-
-def to_plain(value: Any) -> Any:
-    return pydantic_core.to_jsonable_python(value, serialize_unknown=True, fallback=repr)
 
 
 def get_stop_reason(error: BaseException) -> StopReason:

@@ -11,11 +11,13 @@ or `Paused` with what it needs to go on. Four kinds of parts are all there are:
   The runner closes what the framework waits for with `Part.denial_of`, and then passes the message on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from turnlog.adapters.part_files import PartFile
 from turnlog.errors import CallerError
-from turnlog.events.agent import StopReason
+from turnlog.events.agent import Cost, StopReason
+from turnlog.events.ui import ClientTool
 from turnlog.parse import AgentInfo, RuntimeAgent
 
 if TYPE_CHECKING:
@@ -48,8 +50,9 @@ Answer = Approved | Denied | Returned
 class Part(NamedTuple):
     """What a runner gets. `state` is what it returned the last time, in a form that it can read.
 
-    `actor` is the person who wrote or answered last. `ended_calls` says what became of calls that the state
-    still waits for, by call id, if their turn was stopped or lost.
+    `actor` is the person who wrote or answered last. `tools` are those that the page brought with the turn's
+    last message. `ended_calls` says what became of calls that the state still waits for, by call id, if their
+    turn was stopped or lost. `files` are those of the message, whose text has their labels.
     """
 
     session_id: str
@@ -59,6 +62,8 @@ class Part(NamedTuple):
     answers: Mapping[CallKey, Answer] = {}
     state: bytes | None = None
     ended_calls: Mapping[str, str] = {}
+    tools: Sequence[ClientTool] = ()
+    files: Sequence[PartFile] = ()
 
     @property
     def conversation_key(self) -> str:
@@ -93,11 +98,15 @@ class Question(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """The part is the last one of its turn. Without a `state` the next turn does not remember this one."""
+    """The part is the last one of its turn. Without a `state` the next turn does not remember this one.
+
+    `cost` is that of the whole part, if the framework does not report that of each completion.
+    """
 
     state: bytes | None = None
     result: str | None = None
     reason: StopReason = "end_turn"
+    cost: Cost | None = None
 
 
 class Paused(NamedTuple):
@@ -105,6 +114,30 @@ class Paused(NamedTuple):
 
     state: bytes
     questions: Sequence[Question]
+
+
+class StoredCheckpoint(NamedTuple):
+    """The last checkpoint of a channel. Without a `state` its blob is missing, or it is empty."""
+
+    source: str
+    version: str
+    state: bytes | None
+
+
+class PartOffer(NamedTuple):
+    """A part that a runtime wants to run. An agent of this process takes it at once; a worker may not."""
+
+    session_id: str
+    channel: str | None
+    load_checkpoint: Callable[[], Awaitable[StoredCheckpoint | None]]
+    has_agent: Callable[[str], Awaitable[bool]]
+    """Returns whether any log has the start of an agent of this id."""
+    note_waiting: Callable[[], Awaitable[None]]
+    """Says in the session that no worker has taken the part yet."""
+
+
+class WorkerLost(Exception):
+    """The process that ran a part is gone. The message is for people."""
 
 
 class UnreadableState(CallerError):

@@ -17,11 +17,13 @@ from turnlog.events import (
     ApprovalDecision,
     Envelope,
     Payload,
+    ToolCall,
     ToolResult,
     UiAction,
     UiMessage,
     UnknownPayload,
 )
+from turnlog.events.content import PromptPart
 from turnlog.parse.foreign.common import render_text
 from turnlog.parse.open_agents import put_bounded
 from turnlog.state.descriptions import (
@@ -50,9 +52,10 @@ class TurnInputs:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._texts: dict[str, list[str]] = {}
+        self._files: dict[str, list[PromptPart]] = {}  # by turn, like the texts
         self._app_event_texts: deque[str] = deque(maxlen=MAX_APP_EVENTS)
         self._answers: dict[str, dict[CallKey, Answer]] = {}  # by turn
-        self.answered_calls: dict[str, list[str]] = {}  # by open agent
+        self.answered_calls: dict[str, dict[str, None]] = {}  # by open agent, in the order of the answers
         self._ended_calls: dict[str, dict[str, str]] = {}  # by channel, since its last checkpoint
 
     def inspect(self, envelope: Envelope, payload: Payload | UnknownPayload) -> AnsweredCall:
@@ -77,6 +80,7 @@ class TurnInputs:
 
     def _consume(self, trace: str) -> None:
         self._texts.pop(trace, None)
+        self._files.pop(trace, None)
         self._answers.pop(trace, None)
 
     def _apply_input(
@@ -84,17 +88,28 @@ class TurnInputs:
     ) -> None:
         agent_id = envelope.agent_id or ""
         if isinstance(payload, ToolResult) and agent_id in self._tree.open:
-            self.answered_calls.setdefault(agent_id, []).append(payload.call_id)
+            self.answered_calls.setdefault(agent_id, {})[payload.call_id] = None
             ended = self._ended_calls.setdefault(envelope.channel or "", {})
             put_bounded(ended, payload.call_id, describe_ended_call(payload), MAX_ENDED_CALLS)
-        if isinstance(payload, ToolResult | ApprovalDecision):
+        if isinstance(payload, ToolCall):
+            self._forget_answer(envelope, payload.call_id)
+        elif isinstance(payload, ToolResult | ApprovalDecision):
             if context.is_first_answer:
                 answers = self._answers.setdefault(envelope.trace_id or "", {})
                 answers[agent_id, payload.call_id] = to_answer(payload)
         elif envelope.origin == "app" and is_app_event_for_model(payload, envelope):
             self._app_event_texts.append(describe_app_event(envelope, payload))
         elif envelope.origin == "ui" and isinstance(payload, Payload) and is_turn_input(envelope, payload):
-            self._texts.setdefault(envelope.trace_id or "", []).append(describe_input(envelope.type, payload))
+            trace = envelope.trace_id or ""
+            self._texts.setdefault(trace, []).append(describe_input(envelope.type, payload))
+            if isinstance(payload, UiMessage) and payload.content:
+                self._files.setdefault(trace, []).extend(payload.content)
+
+    def _forget_answer(self, envelope: Envelope, call_id: str) -> None:
+        """Drop the answer to an earlier call: models use ids again, and an approval is for one call."""
+        agent_id = envelope.agent_id or ""
+        self._answers.get(envelope.trace_id or "", {}).pop((agent_id, call_id), None)
+        self.answered_calls.get(agent_id, {}).pop(call_id, None)
 
     def take_message(self, trace: str) -> str | None:
         """Return what people wrote and did in a turn since its runner ran last, once; None if nothing."""
@@ -102,6 +117,14 @@ class TurnInputs:
         if texts is None:
             return None
         return "\n".join([*self._app_event_texts, *texts])
+
+    def has_message(self, trace: str) -> bool:
+        """Return whether people wrote or did something in a turn since its runner ran last."""
+        return trace in self._texts
+
+    def take_files(self, trace: str) -> list[PromptPart]:
+        """Return the parts of the messages that `take_message` returns, once."""
+        return self._files.pop(trace, [])
 
     def ended_calls_of(self, channel: str | None) -> dict[str, str]:
         """Return what became of the calls of a channel since its last checkpoint, by call id."""

@@ -34,8 +34,17 @@ class AgentTeam(NamedTuple):
         )
 
     @property
+    def page_tool_roles(self) -> dict[str, tuple[str, ...]]:
+        tools = [tool for agent in self.by_name.values() for tool in agent.tools]
+        return {tool.name: tool.roles for tool in tools if tool.executor == "frontend" and tool.roles}
+
+    @property
     def vocabularies(self) -> tuple[Vocabulary, ...]:
         return ()
+
+    @property
+    def takes_client_tools(self) -> bool:
+        return True
 
     @property
     def takes_commands(self) -> bool:

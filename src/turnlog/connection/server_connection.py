@@ -19,9 +19,11 @@ from uuid import uuid4
 
 import msgspec
 
+from turnlog.adapters.foreign_agent import ForeignAgent
 from turnlog.agents.remote.server_client import ServerClient
 from turnlog.connection.event_follower import EventFollower
 from turnlog.connection.json_requests import JsonRequests, Sleep
+from turnlog.connection.part_worker import PartWorker
 from turnlog.connection.server_target import ServerTarget
 from turnlog.errors import CallerError, NotFound, quote
 from turnlog.events import Catalog, Vocabulary
@@ -30,6 +32,7 @@ from turnlog.recording import RecordedTurn
 from turnlog.vocabularies import FULL_CATALOG, VOCABULARIES
 
 PAGE_SESSIONS = 100
+MAX_PARTS = 10  # turns of one worker at a time; they mostly wait for models
 
 
 class SessionOverview(msgspec.Struct):
@@ -267,6 +270,20 @@ class ServerConnection:
         """
         target = ServerTarget(self.requests, self.catalog, session)
         return RecordedTurn(target, prompt=prompt, name=name, model=model, channel=channel)
+
+    # answering
+
+    async def serve(self, app: str, agent: ForeignAgent, *, max_parts: int = MAX_PARTS) -> None:
+        """Answer the sessions of an application whose agent is a `RemoteAgent`, until this is cancelled.
+
+        At most `max_parts` turns run at a time. The token needs the server role `source`. The server decides
+        who may approve: the policies of its `RemoteAgent` count.
+        """
+        if agent.policies:
+            raise CallerError("expected an agent without policies: those of the server's RemoteAgent count")
+        if max_parts < 1:
+            raise CallerError(f"expected max_parts of at least 1, got {max_parts}")
+        await PartWorker(self.requests, app, agent.runner, max_parts).run()
 
 
 def make_key_header(key: str | None) -> dict[str, str]:

@@ -6,8 +6,10 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, TypeVar
 
+from turnlog.adapters.foreign_agent import ForeignAgent
 from turnlog.connection.event_follower import HistoryReset
 from turnlog.connection.server_connection import (
+    MAX_PARTS,
     PAGE_SESSIONS,
     MessageReceipt,
     ServerConnection,
@@ -138,3 +140,34 @@ class SyncConnection:
     ) -> Iterator[Entry | HistoryReset]:
         """Yield events as `ServerConnection.follow` does; each step blocks until one arrives."""
         return self._iterate(self._connection.follow(session, after, types=types, turn=turn))
+
+    def serve(self, app: str, agent: ForeignAgent, *, max_parts: int = MAX_PARTS) -> None:
+        """Answer the sessions of an application, until an interrupt (Ctrl+C) ends it.
+
+        The agent runs in the thread of this connection. See `ServerConnection.serve`.
+        """
+        serving = asyncio.run_coroutine_threadsafe(
+            start_task(self._connection.serve(app, agent, max_parts=max_parts)), self._loop
+        ).result()
+        try:
+            self._run(wait_for_end(serving))
+        except KeyboardInterrupt:
+            serving_end = self._run(cancel_and_wait(serving))
+            if serving_end is not None:
+                raise serving_end from None
+            raise
+
+
+async def start_task(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    return asyncio.create_task(work)
+
+
+async def wait_for_end(task: "asyncio.Task[T]") -> T:
+    return await asyncio.shield(task)
+
+
+async def cancel_and_wait(task: "asyncio.Task[Any]") -> BaseException | None:
+    """Cancel a task and wait until it has ended. Return what it raised; None if it was cancelled."""
+    task.cancel()
+    await asyncio.wait({task})
+    return None if task.cancelled() else task.exception()

@@ -13,7 +13,7 @@ Limits: those of `open_agents` and `reply`. `flush` closes everything, children 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import structs
 
@@ -42,7 +42,7 @@ from turnlog.events import (
 from turnlog.events.agent import CompletionTotals, StopReason
 from turnlog.events.tool import ExecutorKind
 from turnlog.parse.blocks import CallBlock
-from turnlog.parse.json_values import as_name, printable_name, to_json_value
+from turnlog.parse.json_values import JsonObject, as_name, printable_name, to_json_value
 from turnlog.parse.messages_api import bounded_text
 from turnlog.parse.open_agents import (
     FAILED_REASONS,
@@ -79,6 +79,20 @@ def always_runtime(tool: str) -> ExecutorKind:
 RuntimeAgent = OpenAgent[RuntimeMessage]
 
 
+class LineReader(Protocol):
+    """Parses the lines of a program. It shares the agents of the builder, and so its output."""
+
+    def is_of(self, agent: RuntimeAgent) -> bool:
+        """Return whether an agent is the main agent of the program."""
+        ...
+
+    def feed(self, line: JsonObject, child_ids: Sequence[str]) -> None: ...
+
+    def take_child_ids(self) -> list[str]:
+        """Return the ids of the agents that have started since the last time."""
+        ...
+
+
 class AgentEventBuilder:
     """Builds the events of the agents of one runtime. `take_output` returns those that are new."""
 
@@ -93,7 +107,25 @@ class AgentEventBuilder:
         self._new_id = new_id
         self._make_text_parser = make_text_parser
         self._executor_for = executor_for
+        self._page_tools: frozenset[str] = frozenset()
         self._known_calls: dict[tuple[str, str], None] = {}
+        self._line_reader: LineReader | None = None
+
+    @property
+    def agents(self) -> OpenAgents[RuntimeMessage]:
+        return self._agents
+
+    @property
+    def new_id(self) -> Callable[[Any], str]:
+        return self._new_id
+
+    @property
+    def make_text_parser(self) -> TextParserFactory:
+        return self._make_text_parser
+
+    @property
+    def executor_for(self) -> Callable[[str], ExecutorKind]:
+        return self._executor_for
 
     @property
     def open_agents(self) -> list[RuntimeAgent]:
@@ -103,11 +135,23 @@ class AgentEventBuilder:
     def is_open(self, agent: RuntimeAgent) -> bool:
         return self._agents.is_open(agent)
 
+    def answered_calls_of(self, agent: RuntimeAgent) -> list[str]:
+        """Return the calls of an agent that are known and not open: the runtime may report them again."""
+        keys = [key for agent_id, key in self._known_calls if agent_id == agent.agent_id]
+        return [key for key in keys if key not in agent.open_calls]
+
     def take_output(self) -> list[EventDraft]:
         """Return the new events, for one append."""
         output = self._output.copy()
         self._output.clear()
         return output
+
+    def offer_page_tools(self, names: Iterable[str]) -> None:
+        """Say which tools the page runs, from the next message on."""
+        self._page_tools = frozenset(names)
+
+    def _find_executor(self, tool: str) -> ExecutorKind:
+        return "frontend" if tool in self._page_tools else self._executor_for(tool)
 
     # Agents
 
@@ -120,12 +164,19 @@ class AgentEventBuilder:
         return self._begin(agent, info, make_start(info, via="prompt"))
 
     def start_child(
-        self, parent: RuntimeAgent, call_id: object, info: AgentInfo, *, is_background: bool = False
+        self,
+        parent: RuntimeAgent,
+        call_id: object,
+        info: AgentInfo,
+        *,
+        is_background: bool = False,
+        agent_id: str | None = None,
     ) -> RuntimeAgent:
         """Start an agent inside another. Return the open one if the runtime reports it again.
 
         `call_id` is None for an agent that no call started: `source_id` identifies it. At the limit of open
-        agents, or if the parent has ended, the agent that is returned is not open.
+        agents, or if the parent has ended, the agent that is returned is not open. `agent_id` is the id of
+        the new agent, if another process has chosen it.
         """
         key = None if call_id is None else to_call_key(call_id)
         self._complete(parent)
@@ -135,7 +186,8 @@ class AgentEventBuilder:
 
         name = get_agent_name(info)
         depth = (parent.scope.depth or 0) + 1
-        scope = self._agents.new_scope(name, parent.scope.trace_id or "", depth, parent.scope.channel)
+        trace_id = parent.scope.trace_id or ""
+        scope = self._agents.new_scope(name, trace_id, depth, parent.scope.channel, agent_id)
         agent = RuntimeAgent(scope, parent, key, source_id=info.source_id)
         self._agents.update(agent, is_background=is_background)
         start = make_start(info, via="call", parent_id=parent.agent_id, call_id=key)
@@ -159,15 +211,22 @@ class AgentEventBuilder:
         return agent
 
     def hand_off(
-        self, agent: RuntimeAgent, info: AgentInfo, call_id: object = None, value: Any = None
+        self,
+        agent: RuntimeAgent,
+        info: AgentInfo,
+        call_id: object = None,
+        value: Any = None,
+        *,
+        agent_id: str | None = None,
     ) -> RuntimeAgent:
         """End an agent and start its successor, with the caller and the depth of the first.
 
         `call_id` is the call that handed over, and `value` its result. All other open calls are cancelled.
+        `agent_id` is the id of the successor, if another process has chosen it.
         """
         name = get_agent_name(info)
         old = agent.scope
-        scope = self._agents.new_scope(name, old.trace_id or "", old.depth or 0, old.channel)
+        scope = self._agents.new_scope(name, old.trace_id or "", old.depth or 0, old.channel, agent_id)
         successor = RuntimeAgent(scope, agent.caller, agent.call_id, agent.speaker, info.source_id)
         self._agents.update(successor, is_background=agent.is_background)
         if not self._accepts(agent, info):
@@ -204,13 +263,23 @@ class AgentEventBuilder:
             self._add_known_call(agent, call_id)
         return agent
 
-    def end(self, agent: RuntimeAgent, reason: StopReason = "end_turn", result: str | None = None) -> None:
-        """End an agent. `result` is its last text if it is None. Ending it twice changes nothing."""
+    def end(
+        self,
+        agent: RuntimeAgent,
+        reason: StopReason = "end_turn",
+        result: str | None = None,
+        cost: Cost | None = None,
+    ) -> None:
+        """End an agent. `result` is its last text if it is None. Ending it twice changes nothing.
+
+        `cost` is that of the whole invocation; None if it is the sum of the completions.
+        """
         if not self.is_open(agent):
             return
         if reason not in FAILED_REASONS:
             self._complete(agent)
-        self._agents.end(agent, reason, clean_text(result) or agent.last_text)
+        end_fields = {} if cost is None else {"cost": cost}
+        self._agents.end(agent, reason, clean_text(result) or agent.last_text, **end_fields)
 
     def flush(self, reason: StopReason = "error") -> None:
         """End all open agents: the runtime is gone."""
@@ -229,7 +298,7 @@ class AgentEventBuilder:
     def _open_message(self, agent: RuntimeAgent) -> RuntimeMessage:
         message = agent.message
         if message is None or not message.is_open:
-            reply = ReplyBuilder(self._new_id, self._make_text_parser, self._executor_for)
+            reply = ReplyBuilder(self._new_id, self._make_text_parser, self._find_executor)
             message = RuntimeMessage(reply)
             self._agents.begin_message(agent, message)
         return message
@@ -578,6 +647,26 @@ class AgentEventBuilder:
             text = bounded_text(message) or "The agent failed."
             event = SessionError(code=as_name(code) or "error", message=text, retriable=is_retriable)
             self._agents.emit(agent, event)
+
+    # Lines of a program, which a parser of their own reads
+
+    def begin_lines(
+        self, agent: RuntimeAgent, reader: "LineReader", totals: JsonObject | None = None
+    ) -> None:
+        """Begin to read the lines of a program whose main agent is `agent`. A reader before it is over.
+
+        `totals` are those that the reader has begun with.
+        """
+        self._line_reader = reader
+
+    def read_line(self, agent: RuntimeAgent, line: JsonObject, child_ids: Sequence[str] = ()) -> None:
+        """Read a line. `child_ids` are those of the agents that it starts, if another process chose them."""
+        if not self._accepts(agent, line):
+            return
+        if self._line_reader is None or not self._line_reader.is_of(agent):
+            self._agents.emit(agent, make_reject("line_without_program", line))
+            return
+        self._line_reader.feed(line, child_ids)
 
     # Input that is refused
 

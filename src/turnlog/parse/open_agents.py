@@ -136,7 +136,7 @@ class OpenAgents(Generic[M]):
         new_id: Callable[[Any], str],
         tool_effects: ToolEffects | None = None,
     ) -> None:
-        self._output = output
+        self.output = output
         self._new_id = new_id
         self._tool_effects = tool_effects
         self.by_id: dict[str, OpenAgent[M]] = {}
@@ -162,6 +162,8 @@ class OpenAgents(Generic[M]):
         """Add an agent that is open in the log, with its open calls. Nothing is emitted."""
         self._add(start, agent)
         agent.open_calls = {call.call_id: call for call in calls}
+        for call_id in agent.open_calls:
+            put_bounded(self._caller_by_call, call_id, agent, MAX_KNOWN_CALLERS)
         agent.steps = totals.steps
         agent.totals = totals
 
@@ -174,9 +176,16 @@ class OpenAgents(Generic[M]):
             if agent.caller is not None:
                 self._children[agent.caller.agent_id, agent.call_id] = agent
 
-    def new_scope(self, name: str, trace_id: str, depth: int, channel: str | None = None) -> Scope:
-        agent_id = self._new_id("agt_")
-        return Scope(trace_id=trace_id, agent_id=agent_id, agent_name=name, depth=depth, channel=channel)
+    def new_scope(
+        self, name: str, trace_id: str, depth: int, channel: str | None = None, agent_id: str | None = None
+    ) -> Scope:
+        return Scope(
+            trace_id=trace_id,
+            agent_id=agent_id or self._new_id("agt_"),
+            agent_name=name,
+            depth=depth,
+            channel=channel,
+        )
 
     def find_child(self, caller: OpenAgent[M], call_id: str) -> OpenAgent[M] | None:
         return self._children.get((caller.agent_id, call_id))
@@ -234,7 +243,7 @@ class OpenAgents(Generic[M]):
             return
         agent.has_rejected_input = True
         scope = Scope(trace_id=agent.scope.trace_id, channel=agent.scope.channel)
-        self._output.append(EventDraft(make_reject(reason, value), scope, "system"))
+        self.output.append(EventDraft(make_reject(reason, value), scope, "system"))
 
     def emit(self, agent: OpenAgent[M], *payloads: Payload) -> None:
         for payload in payloads:
@@ -243,13 +252,19 @@ class OpenAgents(Generic[M]):
                 agent.last_text = payload.text
                 agent.last_text_block_id = payload.block_id
 
-            self._output.append(EventDraft(payload, agent.scope, get_origin(payload)))
+            self.output.append(EventDraft(payload, agent.scope, get_origin(payload)))
             if isinstance(payload, ToolCall):
                 self._add_call(agent, payload)
             elif isinstance(payload, ToolResult):
                 agent.open_calls.pop(payload.call_id, None)
             elif isinstance(payload, AgentUsage):
                 agent.totals = agent.totals.add(payload.usage, payload.cost)
+
+    def emit_rest_usage(self, agent: OpenAgent[M], usages: Iterable[AgentUsage]) -> None:
+        """Emit tokens that belong to no step of the agent."""
+        steps = agent.totals.steps
+        self.emit(agent, *usages)
+        agent.totals = structs.replace(agent.totals, steps=steps)
 
     def _add_call(self, agent: OpenAgent[M], call: ToolCall) -> None:
         agent.open_calls[call.call_id] = call
@@ -268,19 +283,19 @@ class OpenAgents(Generic[M]):
             result_text = result.result if isinstance(result.result, str) else None
             self.end(child, reason, child.last_text or result_text)
 
-        self._output.append(EventDraft(result, agent.scope, "tool"))
+        self.output.append(EventDraft(result, agent.scope, "tool"))
         del agent.open_calls[result.call_id]
         if self._tool_effects is not None:
             self._emit_effects(agent, self._tool_effects.on_result(call, result, tool_report))
 
     def _emit_effects(self, agent: OpenAgent[M], payloads: list[Payload]) -> None:
         for payload in payloads:
-            self._output.append(EventDraft(payload, agent.scope, "tool"))
+            self.output.append(EventDraft(payload, agent.scope, "tool"))
 
     def _cancel_call(self, agent: OpenAgent[M], call_id: str) -> None:
         call = agent.open_calls.pop(call_id)
         result = ToolResult.cancelled(call, AGENT_ENDED_MESSAGE)
-        self._output.append(EventDraft(result, agent.scope, "system"))
+        self.output.append(EventDraft(result, agent.scope, "system"))
 
     def retract_blocks(self, agent: OpenAgent[M], block_ids: list[str], reason: str) -> None:
         """Retract blocks and drop the open calls in them. The agents that those calls started end first."""

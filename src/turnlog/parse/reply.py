@@ -76,8 +76,10 @@ def to_json_object(data: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def sanitize_record(record: R) -> R | None:
-    """Return a record with lone surrogates replaced; None if it is not valid."""
+def sanitize_record(record: R | None) -> R | None:
+    """Return a record with lone surrogates replaced; None if it is not valid, or None itself."""
+    if record is None:
+        return None
     try:
         fields = msgspec.to_builtins(record)
     except (TypeError, ValueError, RecursionError):

@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from turnlog.events import AgentStart, Payload
+from turnlog.events.content import PromptPart
 from turnlog.events.payload import ConversationId
 from turnlog.events.surrogates import replace_lone_surrogates
 from turnlog.parse.blocks import MAX_REPLY_CHARS, CallBlock
@@ -28,6 +29,7 @@ class AgentInfo(NamedTuple):
     source_id: str | None = None
     source_session: str | None = None
     conversation_id: str | None = None
+    content: tuple[PromptPart, ...] = ()
 
 
 class RuntimeMessage:
@@ -64,6 +66,7 @@ def make_start(info: AgentInfo, **fields: Any) -> AgentStart:
         model=as_name(info.model),
         tools=tuple(tool for tool in tools if tool),
         prompt=clean_text(info.prompt),
+        content=info.content,
         source_session=as_opaque_id(info.source_session),
         conversation_id=convert_or_none(info.conversation_id, ConversationId),
         **fields,

@@ -17,11 +17,11 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from turnlog.adapters.foreign_runtime import AGENT_FAILED, deny_calls
 from turnlog.adapters.part_output import PartOutput
-from turnlog.adapters.runner import Answer, Approved, CallKey, Denied, Question, Returned
+from turnlog.adapters.runner import Answer, Approved, CallKey, Denied, Finished, Question, Returned
 from turnlog.adapters.turn_inputs import to_answer
 from turnlog.errors import CallerError, StoreError, TurnlogError
 from turnlog.events import (
@@ -41,6 +41,9 @@ from turnlog.log.wakeup import Wakeup
 from turnlog.parse import AgentEventBuilder, AgentInfo, RuntimeAgent
 from turnlog.recording.target import RecordingLost, RecordingStopped, RecordTarget
 from turnlog.state.tree import can_stop_reach
+
+if TYPE_CHECKING:
+    from turnlog.recording.claude_sdk_recorder import ClaudeSdkRecorder
 
 log = logging.getLogger("turnlog.recording")
 
@@ -68,7 +71,7 @@ class RecordedTurn:
         self._answers: dict[CallKey, Answer] = {}
         self._results_in_log: set[CallKey] = set()
         self._answered = Wakeup()
-        self._end: tuple[StopReason, str | None] = ("end_turn", None)
+        self._end = Finished()
         self._interruption: TurnlogError | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._body: asyncio.Task[Any] | None = None
@@ -143,6 +146,7 @@ class RecordedTurn:
             if error is None:
                 raise
         finally:
+            await self._output.close()  # a run that outlives the turn reports to no one
             await self._target.release(is_complete=is_complete)
 
     async def _append_end(self, error: BaseException | None) -> None:
@@ -160,8 +164,8 @@ class RecordedTurn:
             builder.error(self.root, AGENT_FAILED, f"{type(error).__name__}: {error}")
             builder.flush("error")
         else:
-            reason, result = self._end
-            builder.end(self.root, reason, result)
+            end = self._end
+            builder.end(self.root, end.reason, end.result, end.cost)
             builder.flush("cancelled")  # agents that were left open
         await self._target.append([*items, *builder.take_output()])
 
@@ -313,7 +317,10 @@ class RecordedTurn:
 
     def finish(self, result: str | None = None, reason: StopReason = "end_turn") -> None:
         """Say how the turn ends when the block ends. Without a `result` it is the last text."""
-        self._end = (reason, result)
+        self._end = Finished(result=result, reason=reason)
+
+    def _set_end(self, end: Finished) -> None:
+        self._end = end
 
     # questions
 
@@ -425,6 +432,32 @@ class RecordedTurn:
         from turnlog.recording.langgraph_stream import record_stream
 
         return record_stream(self._output, graph, graph_input, config, options)
+
+    def claude_sdk(self) -> "ClaudeSdkRecorder":
+        """Return what records a turn of the Claude Agent SDK.
+
+        `async for message in recorder.watch(query(prompt=..., options=options))` records the messages, and
+        `ClaudeAgentOptions(can_use_tool=recorder.can_use_tool)` asks people for permissions.
+        """
+        from turnlog.adapters.frameworks import CLAUDE_SDK
+
+        CLAUDE_SDK.load()
+        from turnlog.recording.claude_sdk_recorder import ClaudeSdkRecorder
+
+        return ClaudeSdkRecorder(self._output, self._set_end)
+
+    def openai_agents(self) -> Any:
+        """Return hooks for `Runner.run(agent, "Hi", hooks=turn.openai_agents())`.
+
+        A run with interruptions goes on with `await hooks.answer(result)`: people are asked, and it returns
+        the state for the next `Runner.run`.
+        """
+        from turnlog.adapters.frameworks import OPENAI_AGENTS
+
+        OPENAI_AGENTS.load()
+        from turnlog.recording.openai_agents_hooks import TurnHooks
+
+        return TurnHooks(self._output)
 
 
 def is_closing_answer(entry: Entry) -> bool:

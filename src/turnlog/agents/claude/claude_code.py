@@ -83,8 +83,16 @@ class ClaudeCode:
         return frozenset()
 
     @property
+    def page_tool_roles(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    @property
     def vocabularies(self) -> tuple[Vocabulary, ...]:
         return (CLAUDE_CLI,)
+
+    @property
+    def takes_client_tools(self) -> bool:
+        return False  # the process has its own tools
 
     @property
     def takes_commands(self) -> bool:

@@ -22,6 +22,7 @@ from turnlog.events import (
     UiMessage,
     UnknownPayload,
 )
+from turnlog.events.content import PromptDocument, PromptImage, PromptText, label_files
 from turnlog.events.ui import JobHelp, OfferWork, Summon, Wake, WakeAgent
 from turnlog.state.descriptions import (
     describe_app_event,
@@ -37,12 +38,13 @@ MAX_APP_EVENTS = 100  # in one prompt; older ones are dropped
 
 
 class Prompt(NamedTuple):
-    """The texts that open one turn; `speaker` is the team member that it is for."""
+    """The texts that open one turn; `speaker` is the team member that it is for. `files` go with them."""
 
     scope: Scope
     texts: tuple[str, ...]
     speaker: str | None = None
     conversation_id: str | None = None
+    files: tuple[PromptImage | PromptDocument, ...] = ()
 
     @property
     def text(self) -> str:
@@ -77,7 +79,8 @@ class PromptQueue:
     def _enqueue(self, trace: str, prompt: Prompt) -> None:
         earlier = self.pending.get(trace)
         texts = (*earlier.texts, *prompt.texts) if earlier else prompt.texts
-        self.pending[trace] = prompt._replace(texts=texts)
+        files = (*earlier.files, *prompt.files) if earlier else prompt.files
+        self.pending[trace] = prompt._replace(texts=texts, files=files)
 
     def build_prompt(self, envelope: Envelope, payload: Payload | UnknownPayload) -> Prompt | None:
         """Return the prompt of an event; None if it opens no turn or is not for the process."""
@@ -88,8 +91,9 @@ class PromptQueue:
             routed_to, text = parse_route(payload.text)
             target = payload.target or routed_to
             route = self._route_name(scope, target, payload.target_seat)
-            texts = (add_route_prefix(route, text),)
-            return Prompt(scope, texts, target, payload.conversation_id)
+            texts = (add_route_prefix(route, label_files(text, payload.content)),)
+            files = tuple([part for part in payload.content if not isinstance(part, PromptText)])
+            return Prompt(scope, texts, target, payload.conversation_id, files)
         if isinstance(payload, UiCommand):
             build_text = COMMAND_PROMPTS.get(type(payload.command))
             return Prompt(scope, (build_text(self, scope, payload.command),)) if build_text else None

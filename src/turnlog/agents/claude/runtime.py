@@ -15,11 +15,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from turnlog.agents.claude.process import ClaudeProcess, ProgramNotFound, find_sign_in_method
 from turnlog.agents.claude.process_run import ProcessEndReason, ProcessRun, filter_output
 from turnlog.agents.claude.prompts import Prompt, PromptQueue
+from turnlog.agents.models.messages import to_api_part
 from turnlog.agents.runtime.agent_runtime import CRASH_MESSAGE, STOPPED_MESSAGE
 from turnlog.agents.runtime.session_runtime import OnCrash
 from turnlog.agents.runtime.turn_timeout import Trace, running_turns
@@ -254,18 +255,20 @@ class ClaudeRuntime:
         process_run = self._process_run or await self._start_process(prompt)
         if process_run is not None:
             process_run.current_trace = trace
-            self._send_prompt(process_run, prompt)
+            await self._send_prompt(process_run, prompt)
             self._host.timers.update(self.running_turns)
 
-    def _send_prompt(self, process_run: ProcessRun, prompt: Prompt) -> None:
+    async def _send_prompt(self, process_run: ProcessRun, prompt: Prompt) -> None:
         uuid = str(uuid4())
         scope = prompt.scope
         conversation_id = self._tree.conversations.get(scope.channel or "") or prompt.conversation_id
         message = SentMessage(
             scope.trace_id or "", scope.channel, prompt.speaker, conversation_id, text=prompt.text
         )
+        # Before the message is expected: reading blobs lets other tasks run.
+        files = [await to_api_part(to_builtins(part), self._host.log.get_blob) for part in prompt.files]
         process_run.parser.expect(uuid, message)
-        self._write_line(process_run, message_line(self._prompts.render(prompt), uuid))
+        self._write_line(process_run, message_line(self._prompts.render(prompt), uuid, files))
 
     def _write_line(self, process_run: ProcessRun, line: bytes) -> None:
         self._last_active_s = asyncio.get_running_loop().time()
@@ -318,7 +321,7 @@ class ClaudeRuntime:
         elif isinstance(payload, UiMessage | UiAction) and self._tree.is_running(envelope.trace_id or ""):
             prompt = self._prompts.build_prompt(envelope, payload)
             if prompt and self._process_run:
-                self._send_prompt(self._process_run, prompt)
+                await self._send_prompt(self._process_run, prompt)
 
     def _answer_permission(self, decision: ApprovalDecision) -> None:
         if self._process_run is None:

@@ -20,6 +20,7 @@ Body = dict[str, Any]
 
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 TEXT_DOCUMENT_TYPE = "text/plain"
+TEXT_TYPES = frozenset({TEXT_DOCUMENT_TYPE, "text/markdown", "text/csv", "application/json"})
 WEB_PREFIXES = ("https://", "http://")
 MAX_IMAGE_CHARS = 5 << 20  # the API's limit for one image, in base64
 LOCATION_FIELDS = ("cited_text", "document_index", "document_title")
@@ -147,10 +148,14 @@ async def document_source(src: str, read_blob: ReadBlob) -> Body | str:
         blob = await read_blob(blob_name(src) or src)
     except NotFound:
         return "[a document that is no longer kept]"
-    if blob.media_type == TEXT_DOCUMENT_TYPE:
-        return {"type": "text", "media_type": blob.media_type, "data": blob.data.decode(errors="replace")}
-    data = base64.b64encode(blob.data).decode()
-    return {"type": "base64", "media_type": blob.media_type, "data": data}
+    return make_document_source(blob.media_type, blob.data)
+
+
+def make_document_source(media_type: str, data: bytes) -> Body:
+    if media_type in TEXT_TYPES:
+        # The API knows plain text only.
+        return {"type": "text", "media_type": TEXT_DOCUMENT_TYPE, "data": data.decode(errors="replace")}
+    return {"type": "base64", "media_type": media_type, "data": base64.b64encode(data).decode()}
 
 
 async def image_source(src: str, media_type: str, read_blob: ReadBlob) -> Body | str:
@@ -169,6 +174,11 @@ async def image_source(src: str, media_type: str, read_blob: ReadBlob) -> Body |
             return "[an image that is no longer kept]"
         media_type = blob.media_type
         data = base64.b64encode(blob.data).decode()
+    return make_image_source(media_type, data)
+
+
+def make_image_source(media_type: str, data: str) -> Body | str:
+    """Return the source of an image in base64, or a text that says why it cannot be sent."""
     if media_type not in IMAGE_TYPES:
         return f"[an image of type {media_type}, which cannot be shown]"
     if len(data) > MAX_IMAGE_CHARS:

@@ -52,8 +52,8 @@ from turnlog.wire.sse import Decoder, ServerSentEvent
 
 log = logging.getLogger("turnlog.agents")
 
-# agent, process and session are requested because the log of an idle session ends with one of them: without
-# it the end of the replay would be noticed only with the next heartbeat
+# agent, process and session are requested because the log of an idle session ends with one of them: with a
+# server that sends no `caught-up`, the end of the replay would be noticed only with the next heartbeat
 EVENT_TYPES = "tool.call,tool.result,approval,ui.message,ui.action,agent,process,session"
 MAX_TURNS = 1024  # whose actors are remembered; open turns are among the last
 CURSOR_PAST_END = "9" * 18  # no log is that long: the server sends a reset and replays from the beginning
@@ -190,8 +190,8 @@ class RemoteExecutor:
         self._replay_until = last if last >= 0 else None
         self._pending.clear()
 
-    def _on_heartbeat(self, _: ServerSentEvent) -> None:
-        # the server sends heartbeats only when it has nothing left to replay
+    def _on_history_end(self, _: ServerSentEvent) -> None:
+        # `caught-up`; an older server sends only heartbeats, when it has nothing left to replay
         self._replay_until = None
 
     def _on_user_event(self, envelope: Envelope, _: UiMessage | UiAction) -> None:
@@ -295,7 +295,8 @@ class RemoteExecutor:
 MESSAGE_HANDLERS: dict[str, Callable[[RemoteExecutor, ServerSentEvent], None]] = {
     "message": RemoteExecutor._on_event,
     "reset": RemoteExecutor._on_reset,
-    "heartbeat": RemoteExecutor._on_heartbeat,
+    "caught-up": RemoteExecutor._on_history_end,
+    "heartbeat": RemoteExecutor._on_history_end,
 }
 EVENT_HANDLERS: dict[type, Callable[[RemoteExecutor, Envelope, Any], None]] = {
     ToolCall: RemoteExecutor._on_call,

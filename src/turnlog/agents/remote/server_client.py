@@ -42,10 +42,17 @@ class ServerUnavailable(ConnectionError):
 class ServerClient:
     """A pool of connections to one server. It opens with its first request and can be used after `aclose`."""
 
-    def __init__(self, url: str, token: str | None = None, *, trust_env: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        trust_env: bool = False,
+        silence_timeout_s: float = SILENCE_TIMEOUT_S,
+    ) -> None:
         check_server_url(url)
-        if token is not None and not _VISIBLE_ASCII.fullmatch(token):
-            raise CallerError("expected a token of visible ASCII characters")
+        if token is not None:
+            check_token(token)
         if find_spec("httpx2") is None:
             raise CallerError(MISSING_PACKAGE)
         self._base_url = url.rstrip("/")
@@ -53,11 +60,19 @@ class ServerClient:
         if token is not None:
             self._headers["authorization"] = f"Bearer {token}"
         self._trust_env = trust_env
+        self._silence_timeout_s = silence_timeout_s
         self._client: httpx2.AsyncClient | None = None
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator["httpx2.Response"]:
         async with self._send("GET", path, headers, b"") as response:
+            yield response
+
+    @asynccontextmanager
+    async def stream_post(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> AsyncIterator["httpx2.Response"]:
+        async with self._send("POST", path, headers, body) as response:
             yield response
 
     async def get(self, path: str, limit_bytes: int) -> tuple[int, bytes]:
@@ -102,7 +117,7 @@ class ServerClient:
             headers=self._headers,
             # the trust store of this machine, as every other Python program here uses it
             verify=ssl.create_default_context() if self._base_url.startswith("https:") else False,
-            timeout=httpx2.Timeout(RESPONSE_TIMEOUT_S, read=SILENCE_TIMEOUT_S, pool=None),
+            timeout=httpx2.Timeout(RESPONSE_TIMEOUT_S, read=self._silence_timeout_s, pool=None),
             # one stream for each session stays open, so the number of connections has no limit of its own
             limits=httpx2.Limits(max_connections=None, keepalive_expiry=KEEPALIVE_S),
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
@@ -120,6 +135,12 @@ def check_server_url(url: str) -> None:
         if is_http and is_plain and has_valid_port:
             return
     raise CallerError(f"expected a URL like https://host:port, got {quote(url)}")
+
+
+def check_token(token: str) -> None:
+    """Raise `CallerError` unless a header can carry the token."""
+    if not _VISIBLE_ASCII.fullmatch(token):
+        raise CallerError("expected a token of visible ASCII characters")
 
 
 @contextmanager

@@ -59,6 +59,7 @@ class SessionRunner:
         self.timers = TurnTimers(options.turn_limit_s, self._on_turn_timeout)
         self.error: BaseException | None = None
         self.processed_seq = lease.seen  # the runtime has reacted to all events up to here
+        self.first_unacted_seq: int | None = None  # an answer that the next owner has to act on
         self.release_failed = False  # the lease still names this process
         self.users = 0  # callers that need the runner, although nothing runs
         self.on_change: Callable[[SessionRunner], None] = ignore_runner
@@ -197,8 +198,14 @@ class SessionRunner:
         wake_at_ms = now_ms() if is_due else self.runtime.wake_at_ms
         state = self.state
         with suppress(Unavailable):  # the log is closed: its leases have ended with it
-            await self.log.leases.release(self.lease, self.processed_seq, wake_at_ms, state)
+            await self.log.leases.release(self.lease, self._acted_seq, wake_at_ms, state)
         self._wakeup.wake()
+
+    @property
+    def _acted_seq(self) -> int:
+        if self.first_unacted_seq is None:
+            return self.processed_seq
+        return min(self.processed_seq, self.first_unacted_seq - 1)
 
     async def _stop_following(self) -> None:
         self._is_stopping = True

@@ -7,7 +7,7 @@ does through the host. The runner calls one method at a time.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -101,7 +101,9 @@ class RuntimeDefinition(Protocol):
     """Who answers in the sessions of an application.
 
     `vocabularies` are the events that it adds to the core. `takes_commands`: the commands of a team's page
-    (summon, wake) open turns, and a message may name its agent in a prefix.
+    (summon, wake) open turns, and a message may name its agent in a prefix. `takes_client_tools`: its agents
+    may call tools that a client brings with its message. `page_tool_roles`: who answers a tool of the page,
+    by the tool's name, for tools that not every member answers.
     """
 
     @property
@@ -111,10 +113,16 @@ class RuntimeDefinition(Protocol):
     def tool_roles(self) -> Collection[str]: ...
 
     @property
+    def page_tool_roles(self) -> Mapping[str, Collection[str]]: ...
+
+    @property
     def vocabularies(self) -> Sequence[Vocabulary]: ...
 
     @property
     def takes_commands(self) -> bool: ...
+
+    @property
+    def takes_client_tools(self) -> bool: ...
 
     @property
     def demo_mode(self) -> bool: ...

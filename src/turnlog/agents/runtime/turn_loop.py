@@ -37,6 +37,7 @@ from turnlog.events import (
     ApprovalRequest,
     AssistantFiles,
     BlockEnd,
+    BlockStart,
     Cost,
     Envelope,
     ErrorInfo,
@@ -629,7 +630,7 @@ class TurnLoop:
     def failure_events(
         self, invocation: Invocation, reply: ReplyBuilder, problem: SessionError
     ) -> list[EventDraft]:
-        ending = reply.abort()
+        ending = without_unknown_ends(reply.abort(), invocation.blocks.keys())
         closed_blocks = {payload.block_id for payload in ending if isinstance(payload, BlockEnd)}
         for block_id, pieces in invocation.blocks.items():
             if block_id not in closed_blocks:
@@ -654,6 +655,18 @@ class TurnLoop:
         if parent is not None and call is not None:
             items.append(EventDraft(build_result(call.call), parent.scope, "tool"))
         return items
+
+
+def without_unknown_ends(payloads: Iterable[Payload], open_blocks: Collection[str]) -> list[Payload]:
+    """Leave out the ends of blocks that are not open: the log refused the batch with their start."""
+    known_blocks = set(open_blocks)
+    kept_payloads: list[Payload] = []
+    for payload in payloads:
+        if isinstance(payload, BlockStart):
+            known_blocks.add(payload.block_id)
+        if not isinstance(payload, BlockEnd) or payload.block_id in known_blocks:
+            kept_payloads.append(payload)
+    return kept_payloads
 
 
 REACTIONS: dict[type, Callable[[TurnLoop, Envelope, Any, bool], list[Effect]]] = {

@@ -6,6 +6,7 @@ Invariant: however the bytes are cut, the lines are the same. Limits: 15 MiB and
 line is refused and skipped to its end without being stored.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -118,8 +119,16 @@ def decode_line_lossy(line: bytes) -> Any:
 
     try:
         raw = json.loads(line.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+    return clean_line(raw)
+
+
+def clean_line(raw: Any) -> Any:
+    """Return a decoded line with values that the log can hold; None if that fails."""
+    try:
         value = to_json_value(raw)
-    except (ValueError, RecursionError, BadInput):
+    except BadInput:
         return None
     event = get_field(value, "event")
     if get_field(value, "type") == "stream_event" and get_field(event, "type") == "content_block_delta":
@@ -132,8 +141,9 @@ def encode_stdin_line(line: JsonObject) -> bytes:
     return msgspec.json.encode(line) + b"\n"
 
 
-def message_line(text: str, uuid: str) -> bytes:
-    message = {"role": "user", "content": [{"type": "text", "text": text}]}
+def message_line(text: str, uuid: str, files: Sequence[JsonObject] = ()) -> bytes:
+    """Return the line of a message. `files` are content blocks of the Messages API, behind the text."""
+    message = {"role": "user", "content": [{"type": "text", "text": text}, *files]}
     return encode_stdin_line({"type": "user", "message": message, "uuid": uuid})
 
 

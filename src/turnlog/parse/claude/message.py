@@ -17,17 +17,25 @@ from turnlog.parse.reply import ReplyBuilder
 
 
 class CliMessage:
-    """Parses one message. `take_output` returns its events."""
+    """Parses one message. `take_output` returns its events. `reply` has its model and its tokens."""
 
-    def __init__(self, reply: ReplyBuilder, start: JsonObject) -> None:
+    # For an `AgentEventBuilder` that shares the agents: the parser alone completes this message.
+    is_open = False
+
+    def __init__(self, reply: ReplyBuilder, start: JsonObject, is_streamed: bool) -> None:
         self._parser = MessagesParser(reply)
         self._parser.feed(start)
-        self.message_id = reply.message_id
+        self.reply = reply
+        self.is_streamed = is_streamed
         self._output: list[Payload] = []
         self._unconfirmed_blocks: dict[int, tuple[Any, Any]] = {}  # identities of streamed blocks, by index
         self._confirmed_indexes: set[int] = set()  # a whole block has repeated them
         self._block_ids: dict[int, str] = {}  # by index
         self._block_count = 0
+
+    @property
+    def message_id(self) -> str | None:
+        return self.reply.message_id
 
     @property
     def has_ended(self) -> bool:

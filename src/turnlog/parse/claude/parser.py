@@ -15,6 +15,8 @@ the last 1024 lines can be retracted.
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+from msgspec import structs
+
 from turnlog.events import (
     ApprovalDecision,
     AssistantFiles,
@@ -27,11 +29,19 @@ from turnlog.events import (
     ProcessAuth,
     Scope,
     SessionError,
+    ToolCall,
     ToolProgress,
+    Usage,
 )
 from turnlog.events.agent import AgentStart, StopReason
 from turnlog.events.payload import Amount, Count
-from turnlog.parse.claude.lines import Line, LineDecoder, make_raw_line_event, unsupported_line
+from turnlog.parse.claude.lines import (
+    Line,
+    LineDecoder,
+    clean_line,
+    make_raw_line_event,
+    unsupported_line,
+)
 from turnlog.parse.claude.message import CliAgent, CliAgents, CliMessage
 from turnlog.parse.claude.permissions import (
     PermissionRequest,
@@ -39,9 +49,17 @@ from turnlog.parse.claude.permissions import (
     make_approval_request,
     parse_requested_call,
 )
-from turnlog.parse.claude.results import RETRIABLE_CODES, UsageTotals, parse_turn_outcome, parse_turn_usage
+from turnlog.parse.claude.results import (
+    RETRIABLE_CODES,
+    CompletionUsages,
+    TurnEnd,
+    UsageTotals,
+    parse_message_usage,
+    parse_turn_outcome,
+    parse_turn_usage,
+)
 from turnlog.parse.claude.tool_results import find_denied_calls, get_text_content, parse_tool_result
-from turnlog.parse.claude.turns import SentMessage, Turns
+from turnlog.parse.claude.turns import HostedTurn, SentMessage, Turns
 from turnlog.parse.json_values import (
     JsonObject,
     as_list,
@@ -55,7 +73,7 @@ from turnlog.parse.json_values import (
 from turnlog.parse.messages_api import bounded_text
 from turnlog.parse.open_agents import ToolEffects, get_origin, put_bounded
 from turnlog.parse.rejects import make_reject
-from turnlog.parse.reply import ReplyBuilder, TextParserFactory, tag_parser_factory
+from turnlog.parse.reply import ReplyBuilder, TextParserFactory, always_backend, tag_parser_factory
 
 MAX_KNOWN_LINES = 1024  # whose blocks can be retracted: a turn has a few hundred lines
 DEFAULT_AGENT_NAME = "Agent"
@@ -98,18 +116,26 @@ class CliParser:
         make_text_parser: TextParserFactory = tag_parser_factory(None),  # noqa: B008
         tool_effects: ToolEffects | None = None,
         sign_in_method: SignInMethod = "oauth",
+        hosted_turn: HostedTurn | None = None,
     ) -> None:
-        """`sign_in_method` is how the process signs in if it has no API key: its host knows that."""
-        self._output: list[EventDraft] = []  # shared with the agents and turns; `feed` and `flush` take it
+        """`sign_in_method` is how the process signs in if it has no API key: its host knows that.
+
+        With a `hosted_turn` everything belongs to it, its host takes the output, completions report their
+        tokens one by one, and lines without a reader are dropped.
+        """
+        self._hosted_turn = hosted_turn
+        self._agents = hosted_turn.agents if hosted_turn else CliAgents([], new_id, tool_effects)
+        self._output = self._agents.output  # shared with the agents and turns; `feed` and `flush` take it
         self._decoder = LineDecoder()
-        self._agents: CliAgents = CliAgents(self._output, new_id, tool_effects)
         self._new_id = new_id
         self._make_text_parser = make_text_parser
-        self._turns = Turns(self._output, self._agents, name, new_id)
+        self._executor_for = hosted_turn.executor_for if hosted_turn else always_backend
+        self._turns = Turns(self._output, self._agents, name, new_id, hosted_turn)
         self._permissions = PermissionRequests()
         self._denied_calls: dict[str, None] = {}
         self._known_lines: dict[str, KnownLine] = {}  # by UUID
         self._usage_totals = UsageTotals()
+        self._completion_usages = CompletionUsages()
         self._last_error_code: str | None = None  # of the turn's last failed completion
         self._stdin_lines: list[bytes] = []
         self._sign_in_method: SignInMethod = sign_in_method
@@ -124,6 +150,14 @@ class CliParser:
     def is_busy(self) -> bool:
         return bool(self._agents.by_id)
 
+    def skip_totals(self, line: JsonObject) -> None:
+        """Report no tokens and no cost of these totals: another process has reported them.
+
+        A process that resumes a conversation goes on with the totals of the one before.
+        """
+        self._usage_totals.take_turn_usages(line)
+        self._usage_totals.take_turn_cost(line)
+
     def expect(self, uuid: str, message: SentMessage) -> None:
         self._turns.expect(uuid, message)
 
@@ -132,6 +166,11 @@ class CliParser:
         for line in self._decoder.feed(data):
             self._read_line(line)
         return self._take_output()
+
+    def feed_line(self, line: Any) -> None:
+        """Parse a line that is decoded already. Its events are in the output of the hosted turn."""
+        value = clean_line(line)
+        self._read_line(value if type(value) is dict else make_reject("bad_line", line))
 
     def flush(self, fault: ErrorInfo = PROCESS_EXITED, reason: StopReason = "error") -> list[EventDraft]:
         """Close everything: the process has exited. Messages that no turn has taken up stay pending."""
@@ -179,8 +218,9 @@ class CliParser:
         else:
             reader(self, line)
 
-    def _emit_raw_line(self, line: JsonObject) -> None:
-        self._emit(make_raw_line_event(line))
+    def _emit_raw_line(self, line: JsonObject, agent: CliAgent | None = None) -> None:
+        if self._hosted_turn is None:
+            self._emit(make_raw_line_event(line), agent=agent)
 
     def _ignore_line(self, _: JsonObject) -> None:
         pass
@@ -234,20 +274,39 @@ class CliParser:
         self._retract_lines(line.get("retracted_message_uuids"), "refusal")
 
         outcome = parse_turn_outcome(line, self._last_error_code)
-        cost = self._usage_totals.take_turn_cost(line)
+        self._last_error_code = None
         usages = self._usage_totals.take_turn_usages(line)
+        end = TurnEnd(
+            outcome.reason,
+            parse_turn_usage(line, usages),
+            self._usage_totals.take_turn_cost(line),
+            convert_or_none(line.get("num_turns"), Count),
+        )
         self._agents.close_message(agent)
-        self._emit(*usages, agent=agent)
+        if self._hosted_turn is None:
+            self._emit(*usages, agent=agent)
+        else:
+            self._agents.emit_rest_usage(agent, self._completion_usages.take_rest(usages))
         if outcome.error is not None:
             self._emit_failure(agent, outcome.error)
+        self._end_turn(agent, end)
 
-        end_fields: dict[str, Any] = {"usage": parse_turn_usage(line, usages), "cost": cost}
-        steps = convert_or_none(line.get("num_turns"), Count)
-        if steps is not None:
-            end_fields["steps"] = steps
-        self._agents.end(agent, outcome.reason, agent.last_text, **end_fields)
-        self._last_error_code = None
-        self._turns.finish(agent, outcome.reason)
+    def _end_turn(self, agent: CliAgent, end: TurnEnd) -> None:
+        if self._hosted_turn is not None:
+            self._hosted_turn.add_end(end)
+            return
+        end_fields: dict[str, Any] = {"usage": end.usage, "cost": end.cost}
+        if end.steps is not None:
+            end_fields["steps"] = end.steps
+        self._agents.end(agent, end.reason, agent.last_text, **end_fields)
+        self._turns.finish(agent, end.reason)
+
+    def _report_completion(
+        self, agent: CliAgent, message_id: str | None, model: str | None, usage: Usage
+    ) -> None:
+        report = self._completion_usages.add(message_id, model or agent.model, usage)
+        if report is not None and self._hosted_turn is not None:
+            self._agents.emit(agent, report)
 
     def _emit_failure(self, agent: CliAgent, error: ErrorInfo) -> None:
         if error.code == "auth_failed":
@@ -286,7 +345,7 @@ class CliParser:
             for agent in self._agents.by_id.values():
                 if agent.message is not None:
                     agent.message.finish_confirmed()
-                    self._agents.emit(agent, *agent.message.take_output())
+                    self._emit_message(agent, agent.message)
         return self._agents.find_caller(call_id)
 
     def _start_child(self, caller: CliAgent, call_id: str, line: JsonObject) -> CliAgent:
@@ -299,7 +358,9 @@ class CliParser:
         prompt = next((text for text in prompts if isinstance(text, str)), None)
 
         depth = (caller.scope.depth or 0) + 1
-        scope = self._agents.new_scope(name, caller.scope.trace_id or "", depth, caller.scope.channel)
+        agent_id = self._hosted_turn.next_agent_id() if self._hosted_turn else None
+        trace_id = caller.scope.trace_id or ""
+        scope = self._agents.new_scope(name, trace_id, depth, caller.scope.channel, agent_id)
         agent = CliAgent(scope, caller, call_id)
         is_background = line.get("is_backgrounded") is True or args.get("run_in_background") is True
         self._agents.update(agent, source_id=get_task_id(line), is_background=is_background)
@@ -309,8 +370,9 @@ class CliParser:
 
     # Messages
 
-    def _begin_message(self, agent: CliAgent, start: JsonObject) -> CliMessage:
-        message = CliMessage(ReplyBuilder(self._new_id, self._make_text_parser), start)
+    def _begin_message(self, agent: CliAgent, start: JsonObject, is_streamed: bool) -> CliMessage:
+        reply = ReplyBuilder(self._new_id, self._make_text_parser, self._executor_for)
+        message = CliMessage(reply, start, is_streamed)
         self._agents.begin_message(agent, message)
         return message
 
@@ -321,7 +383,7 @@ class CliParser:
             self._emit_raw_line(to_json_value(line))  # a delta may hold half of a surrogate pair
             return
         if event.get("type") == "message_start":
-            self._begin_message(agent, event)
+            self._begin_message(agent, event, is_streamed=True)
             return
         if agent.message is None:
             self._emit(make_reject("no_message", event, event.get("type")), agent=agent)
@@ -334,12 +396,22 @@ class CliParser:
             if event.get("type") == "content_block_stop":
                 return
         agent.message.feed_event(event)
-        self._agents.emit(agent, *agent.message.take_output())
+        self._emit_message(agent, agent.message)
+        if event.get("type") == "message_stop":
+            reply = agent.message.reply
+            self._report_completion(agent, reply.message_id, reply.model, reply.usage)
+
+    def _emit_message(self, agent: CliAgent, message: CliMessage) -> None:
+        for payload in message.take_output():
+            # A permission request came before the block of its call, and has emitted the call.
+            if isinstance(payload, ToolCall) and self._agents.find_caller(payload.call_id) is agent:
+                continue
+            self._agents.emit(agent, payload)
 
     def _abandon_blocks(self, agent: CliAgent, message: CliMessage, abandoned: Any) -> None:
         start = convert_or_none(get_field(abandoned, "from_block_index"), Count) or 0
         block_ids = message.abandon_from(start)
-        self._agents.emit(agent, *message.take_output())
+        self._emit_message(agent, message)
         self._agents.retract_blocks(agent, block_ids, "abandoned")
 
     def _on_assistant(self, line: JsonObject) -> None:
@@ -366,6 +438,11 @@ class CliParser:
         if uuid:
             self._known_lines[uuid] = KnownLine(agent, tuple(block_ids))
 
+        # A streamed message reports its tokens at its end.
+        if agent.message is not None and not agent.message.is_streamed:
+            usage = parse_message_usage(message)
+            self._report_completion(agent, agent.message.message_id, agent.message.reply.model, usage)
+
     def _add_block(self, agent: CliAgent, message: JsonObject, block: Any, aborted: bool) -> str | None:
         message_id = as_opaque_id(message.get("id"))
         current = agent.message
@@ -373,7 +450,7 @@ class CliParser:
         is_repeated = current is not None and (is_same_message or aborted) and current.has_streamed(block)
         if current is None or not (is_repeated or (is_same_message and not current.has_ended)):
             start = {"type": "message_start", "message": {"id": message_id, "model": message.get("model")}}
-            current = self._begin_message(agent, start)
+            current = self._begin_message(agent, start, is_streamed=False)
 
         # The permission request came before the call, and has emitted it.
         call_id = as_opaque_id(get_field(block, "id"))
@@ -381,7 +458,7 @@ class CliParser:
             return None
 
         block_id = current.add_whole_block(block, aborted)
-        self._agents.emit(agent, *current.take_output())
+        self._emit_message(agent, current)
         return block_id
 
     def _retract_lines(self, uuids: Any, reason: str) -> None:
@@ -410,7 +487,7 @@ class CliParser:
         text = get_text_content(line)
         is_prompt = agent is not None and text is not None and agent.prompt == text
         if len(results) < len(blocks) and not is_prompt:
-            self._emit(make_raw_line_event(line), agent=agent)
+            self._emit_raw_line(line, agent)
 
         # The line has one report: with several results it is not known whose it is.
         tool_report = line.get("tool_use_result") if len(results) == 1 else None
@@ -422,7 +499,7 @@ class CliParser:
         agent = self._find_caller(call_id)
         call = agent.open_calls.get(call_id or "") if agent else None
         if agent is None or call is None:
-            self._emit(make_raw_line_event(block), agent=agent)
+            self._emit_raw_line(block, agent)
             return
         denied = call.call_id in self._denied_calls or call.call_id in find_denied_calls(line)
         self._agents.add_result(agent, parse_tool_result(call, block, denied), tool_report)
@@ -486,27 +563,41 @@ class CliParser:
     def _on_control_request(self, line: JsonObject) -> None:
         request = line.get("request")
         request_id = as_opaque_id(line.get("request_id"))
-        call = None
-        if isinstance(request, dict) and request.get("subtype") == "can_use_tool":
-            call = parse_requested_call(request)
-        if call is None or request_id is None or not isinstance(request, dict):
+        requested = None
+        if isinstance(request, dict) and request.get("subtype") == "can_use_tool" and request_id:
+            requested = self.open_requested_call(request)
+        if requested is None or request_id is None or not isinstance(request, dict):
             if request_id:
                 self._stdin_lines.append(unsupported_line(request_id))
             self._emit_raw_line(line)
             return
+        if self._hosted_turn is not None:
+            return  # its host asks people
 
+        agent, call = requested
+        approval_request = make_approval_request(call, request)
+        self._permissions.add(PermissionRequest(request_id, call, approval_request, agent))
+        self._emit(approval_request, agent=agent)
+
+    def open_requested_call(self, request: JsonObject) -> tuple[CliAgent, ToolCall] | None:
+        """Return the agent and the call that a permission is for; None if the request is not valid.
+
+        The request may come before the block of its call: then the call is added.
+        """
+        call = parse_requested_call(request)
+        if call is None:
+            return None
         agent = self._find_caller(call.call_id)
         if agent is None or agent.agent_id not in self._agents.by_id:
             agent = self._agents.find_by_source_id(as_opaque_id(request.get("agent_id")))
         if agent is None:
             agent = self._turns.current_or_new()
-
-        # The request may come before the block of its call.
         if not agent.owns_open_call(call.call_id):
-            self._agents.emit(agent, call)
-        approval_request = make_approval_request(call, request)
-        self._permissions.add(PermissionRequest(request_id, call, approval_request, agent))
-        self._emit(approval_request, agent=agent)
+            self._agents.emit(agent, structs.replace(call, executor=self._executor_for(call.tool)))
+        return agent, call
+
+    def knows_call(self, call_id: str | None) -> bool:
+        return self._find_caller(call_id) is not None
 
     def _on_permission_cancelled(self, line: JsonObject) -> None:
         request = self._permissions.withdraw(line.get("request_id"))

@@ -8,13 +8,19 @@ text of the line is not used: it repeats raw text, and is missing if a turn fail
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from turnlog.events import AgentUsage, Cost, ErrorInfo, Usage
 from turnlog.events.agent import StopReason
 from turnlog.events.payload import Amount, Count
 from turnlog.parse.json_values import JsonObject, as_list, as_name, convert_or_none
 from turnlog.parse.messages_api import USAGE_FIELDS, bounded_text
+from turnlog.parse.open_agents import put_bounded
 
 MAX_MODELS = 64  # of one process
+MAX_REPORTED_MESSAGES = 1024  # whose tokens are reported once: a turn has a few hundred
+NO_TOKENS = Usage(input_tokens=0, output_tokens=0)
+UNKNOWN_MODEL = "unknown"
 DOLLAR_DIGITS = 9  # decimal places; differences of floats have more, which mean nothing
 MODEL_USAGE_FIELDS = {
     "inputTokens": "input_tokens",
@@ -58,6 +64,24 @@ def parse_turn_outcome(line: JsonObject, problem: str | None) -> TurnOutcome:
     texts = [bounded_text(text) for text in (line.get("result"), *as_list(line.get("errors")))]
     message = next((text for text in texts if text), code)
     return TurnOutcome(STOP_REASON_BY_SUBTYPE.get(subtype, "error"), ErrorInfo(code=code, message=message))
+
+
+class TurnEnd(NamedTuple):
+    """How a turn ended, with the totals of its `result` line. What is None is not known."""
+
+    reason: StopReason
+    usage: Usage | None = None
+    cost: Cost | None = None
+    steps: int | None = None
+
+    def followed_by(self, later: "TurnEnd") -> "TurnEnd":
+        """Return the end of both together: the later one says why."""
+        return TurnEnd(
+            later.reason,
+            add_known(self.usage, later.usage),
+            add_known(self.cost, later.cost),
+            add_known(self.steps, later.steps),
+        )
 
 
 class ModelTotals(NamedTuple):
@@ -111,6 +135,56 @@ class UsageTotals:
         return AgentUsage(model=model, usage=Usage(**increases), cost=turn_cost)
 
 
+class CompletionUsages:
+    """Reports the tokens of each completion, and at the end of a turn those that no completion has named.
+
+    A process names the tokens of a message when it begins and, if it streams it, when it ends. Those of
+    sub-agents are not streamed, and the output of a message that has only begun is too small.
+    """
+
+    def __init__(self) -> None:
+        self._reported_ids: dict[str, None] = {}
+        self._reported = NO_TOKENS  # in this turn
+
+    def add(self, message_id: str | None, model: str | None, usage: Usage) -> AgentUsage | None:
+        """Return the usage of a completion; None if it has no tokens, or was reported before."""
+        if usage == NO_TOKENS or message_id in self._reported_ids:
+            return None
+        if message_id is not None:
+            put_bounded(self._reported_ids, message_id, None, MAX_REPORTED_MESSAGES)
+        self._reported += usage
+        return AgentUsage(model=model or UNKNOWN_MODEL, usage=usage)
+
+    def take_rest(self, usages: list[AgentUsage]) -> list[AgentUsage]:
+        """Return what is missing to the usages of a turn by model, as one. The next turn begins."""
+        reported = self._reported
+        self._reported = NO_TOKENS
+        if not usages:
+            return []
+        total = sum_usages(usages)
+        counts = structs.asdict(total)
+        rest = {name: max(0, count - getattr(reported, name)) for name, count in counts.items()}
+        if not any(rest.values()):
+            return []
+        # the models of single completions may have other names than those of the totals
+        largest = max(usages, key=lambda item: item.usage.input_tokens + item.usage.output_tokens)
+        return [AgentUsage(model=largest.model, usage=Usage(**rest))]
+
+
+def sum_usages(usages: list[AgentUsage]) -> Usage:
+    total = usages[0].usage
+    for item in usages[1:]:
+        total += item.usage
+    return total
+
+
+def add_known(first: Any, second: Any) -> Any:
+    """Return the sum, or the one that is known; None if none is."""
+    if first is None or second is None:
+        return first if second is None else second
+    return first + second
+
+
 def counter_increase(before: float, now: float) -> float:
     """Return the increase of a running total. A smaller value means that the counter has restarted."""
     increase = now - before if now >= before else now
@@ -122,13 +196,15 @@ def parse_token_counts(numbers: JsonObject, fields: Mapping[str, str]) -> dict[s
     return {field: convert_or_none(numbers.get(name), Count) or 0 for name, field in fields.items()}
 
 
+def parse_message_usage(message: JsonObject) -> Usage:
+    usage = message.get("usage")
+    return Usage(**parse_token_counts(usage, USAGE_FIELDS)) if isinstance(usage, dict) else NO_TOKENS
+
+
 def parse_turn_usage(line: JsonObject, usages: list[AgentUsage]) -> Usage | None:
     """Return the tokens of a turn: the sum over the models, else the main agent's; None if not known."""
     if usages:
-        total = usages[0].usage
-        for item in usages[1:]:
-            total += item.usage
-        return total
+        return sum_usages(usages)
 
     main_usage = line.get("usage")
     if not isinstance(main_usage, dict):

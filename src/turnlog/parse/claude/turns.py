@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 from turnlog.events import AgentEnd, AgentStart, EventDraft, Scope
 from turnlog.events.agent import StopReason
+from turnlog.events.tool import ExecutorKind
 from turnlog.parse.claude.message import CliAgent, CliAgents
+from turnlog.parse.claude.results import TurnEnd
 from turnlog.parse.json_values import JsonObject, as_list, as_name, as_opaque_id
 
 MAX_OPEN_TURNS = 64  # without a result; a background task makes two
@@ -42,11 +44,53 @@ class OpenTurn:
         self.answered_uuids = [uuid] if uuid else []
 
 
+class HostedTurn:
+    """The only turn of a process whose host starts the main agent before, and ends it after the process.
+
+    `executor_for` says who runs a tool. `end` is what the `result` lines say; None before the first.
+    `chosen_ids` are the ids of the next sub-agents, if another process has read the same lines before.
+    """
+
+    def __init__(
+        self,
+        root: CliAgent,
+        agents: CliAgents,
+        executor_for: Callable[[str], ExecutorKind],
+        new_id: Callable[[Any], str],
+    ) -> None:
+        self.root = root
+        self.agents = agents
+        self.executor_for = executor_for
+        self.end: TurnEnd | None = None
+        self.chosen_ids: list[str] = []
+        self._new_id = new_id
+        self._used_ids: list[str] = []
+
+    def next_agent_id(self) -> str:
+        agent_id = self.chosen_ids.pop(0) if self.chosen_ids else self._new_id("agt_")
+        self._used_ids.append(agent_id)
+        return agent_id
+
+    def take_used_ids(self) -> list[str]:
+        """Return the ids of the sub-agents that have started since the last time."""
+        used_ids, self._used_ids = self._used_ids, []
+        return used_ids
+
+    def add_end(self, end: TurnEnd) -> None:
+        """Store the end. A process that wakes up for a background agent ends more than once."""
+        self.end = end if self.end is None else self.end.followed_by(end)
+
+
 class Turns:
     """The turns of one process. Appends events to `output`, as `OpenAgents` does."""
 
     def __init__(
-        self, output: list[EventDraft], agents: CliAgents, name: str, new_id: Callable[[Any], str]
+        self,
+        output: list[EventDraft],
+        agents: CliAgents,
+        name: str,
+        new_id: Callable[[Any], str],
+        hosted_turn: HostedTurn | None,
     ) -> None:
         self._output = output
         self._agents = agents
@@ -56,6 +100,9 @@ class Turns:
         self._turn_count = 0
         self._unanswered_messages: dict[str, SentMessage] = {}  # by UUID
         self.source_session: str | None = None
+        self._hosted_turn = hosted_turn
+        if hosted_turn is not None:
+            self._open_turns[0] = OpenTurn(hosted_turn.root, None)
 
     @property
     def current(self) -> CliAgent | None:
@@ -76,9 +123,11 @@ class Turns:
 
     def begin(self, line: JsonObject) -> CliAgent:
         """Begin a turn. `line` is the `init` line, or empty."""
+        self.source_session = as_opaque_id(line.get("session_id")) or self.source_session
+        if self._hosted_turn is not None:
+            return self._hosted_turn.root
         if len(self._open_turns) >= MAX_OPEN_TURNS:
             self._expire_oldest()
-        self.source_session = as_opaque_id(line.get("session_id")) or self.source_session
 
         uuid, message = self._next_message()
         scope = self._agents.new_scope(self._name, message.trace_id, 0, message.channel)

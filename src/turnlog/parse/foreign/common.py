@@ -8,6 +8,8 @@ from turnlog.errors import BadInput
 from turnlog.events import Usage
 from turnlog.parse.json_values import get_field, to_json_value
 
+INTERRUPT_TOOL = "interrupt"  # the name of a call that stands for a question which no call asks
+
 
 def to_usage(input_tokens: Any, output_tokens: Any, cache_read: Any = 0, cache_write: Any = 0) -> Usage:
     """Build the usage of one completion. `input_tokens` of these frameworks include the cached ones."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from turnlog.events import Usage
 from turnlog.parse.agent_events import AgentEventBuilder, RuntimeAgent
-from turnlog.parse.foreign.common import get_text, render_text, to_usage
+from turnlog.parse.foreign.common import INTERRUPT_TOOL, get_text, render_text, to_usage
 from turnlog.parse.json_values import get_field
 from turnlog.parse.open_agents import put_bounded
 from turnlog.parse.reply import MessageStop
@@ -21,7 +21,6 @@ from turnlog.parse.runtime_input import AgentInfo, to_call_key
 
 MAX_KNOWN_MESSAGES = 4096  # of one part; a graph repeats those of its last steps
 MAX_KNOWN_TASKS = 4096
-INTERRUPT_TOOL = "interrupt"  # the name of a call that stands for a question which no call asks
 STOP_REASONS: Mapping[str, MessageStop] = {
     "stop": "end_turn",
     "end_turn": "end_turn",
