@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, get_args
 from turnlog.agents import Agent
 from turnlog.agents.runtime.session_runtime import OnCrash, RuntimeDefinition
 from turnlog.agents.team import AgentTeam
+from turnlog.app.attachments import ATTACHABLE_TYPES, Attachments
 from turnlog.errors import CallerError, quote
 from turnlog.events import Catalog, Payload, Vocabulary
 from turnlog.events.roles import OWNER, SERVER_ROLES
@@ -20,6 +21,20 @@ GUEST = "guest"  # the role of invited members if an application has no channels
 TURN_LIMIT_S = 600.0  # as long as one request to a provider may take
 
 
+class RoleView(NamedTuple):
+    """What members of a role see of the log. Without `internals` they see the conversation alone.
+
+    `events` are the application's events that the role sees; None means all of them.
+    """
+
+    events: Collection[type[Payload]] | None = ()
+    internals: bool = False
+
+
+EVERYTHING = RoleView(events=None, internals=True)
+CONVERSATION = RoleView()
+
+
 class Roles(NamedTuple):
     """The roles of an application's sessions. `creator` are the roles of the member who creates one.
 
@@ -29,6 +44,9 @@ class Roles(NamedTuple):
     of the role's channel may emit. `state_views`: what a role sees of the state. An empty table limits no
     role; in any other, a role without an entry gets nothing. `invitable_roles`: the roles for which a role
     may make links, beside the roles that the member has. `unique`: roles of at most one person in a session.
+
+    `event_views`: what a role sees of the log. A role without an entry sees everything, but the role `guest`,
+    and guests with any role, see the conversation. Owners see everything.
     """
 
     creator: tuple[str, ...] = (OWNER,)
@@ -38,6 +56,7 @@ class Roles(NamedTuple):
     state_views: Mapping[str, Callable[[Any], Any]] = {}
     invitable_roles: Mapping[str, Collection[str]] = {}
     unique: frozenset[str] = frozenset()
+    event_views: Mapping[str, RoleView] = {}
 
 
 class App:
@@ -60,6 +79,8 @@ class App:
     `title_of` is a pure function of the application's state. When it returns another title, the server
     appends a `session.title` with the events that changed the state. An empty title changes nothing, and a
     title that a member gave stays.
+
+    `attachments` says which files members may attach to their messages.
     """
 
     def __init__(  # noqa: PLR0913  all but the first two are options
@@ -83,6 +104,7 @@ class App:
         dialect_options: DialectOptions = DEFAULT_OPTIONS,
         untitled: str = "",
         shared_session: bool = False,
+        attachments: Attachments = Attachments(),  # noqa: B008
     ) -> None:
         if not turn_limit_s > 0:
             raise CallerError(f"app {name}: expected a turn_limit_s above 0, got {turn_limit_s}")
@@ -106,6 +128,7 @@ class App:
         self.reducers = check_reducers(name, self.catalog, reducers or {})
         check_rules(name, self.rules)
         check_roles(name, vocabulary, self.channels, roles)
+        check_event_views(name, self.catalog, roles)
         check_shared_roles(name, roles, shared_session)
         self.shared_session = shared_session
         self.initial_state = initial_state
@@ -117,6 +140,10 @@ class App:
         self.dialect = check_dialect(name, self.dialects, dialect)
         self.dialect_options = dialect_options
         self.untitled = untitled
+        if unknown := set(attachments.media_types) - ATTACHABLE_TYPES:
+            names = ", ".join(sorted(ATTACHABLE_TYPES))
+            raise CallerError(f"app {name}: attachments: expected some of {names}, got {min(unknown)}")
+        self.attachments = attachments
 
     @property
     def agent(self) -> Agent:
@@ -177,7 +204,7 @@ class App:
 
 def role_names(channels: Sequence[str], roles: Roles) -> frozenset[str]:
     names = {*channels, *roles.creator, *roles.joiner}
-    names.update(roles.postable_events, roles.state_views, roles.invitable_roles)
+    names.update(roles.postable_events, roles.state_views, roles.invitable_roles, roles.event_views)
     names.update(*roles.invitable_roles.values())
     return frozenset(names)
 
@@ -247,6 +274,7 @@ def check_roles(name: str, vocabulary: Vocabulary | None, channels: Collection[s
         *roles.postable_events,
         *roles.state_views,
         *roles.invitable_roles,
+        *roles.event_views,
     }
     for role in roles.emits:
         if role not in own_roles:
@@ -254,6 +282,16 @@ def check_roles(name: str, vocabulary: Vocabulary | None, channels: Collection[s
     for role in sorted(roles.unique):
         if role != OWNER and role not in role_names(tuple(channels), roles):
             raise CallerError(f"app {name}: unique: expected roles of the application, got {role}")
+
+
+def check_event_views(name: str, catalog: Catalog, roles: Roles) -> None:
+    """Raise `CallerError` for a view with events that the application does not declare."""
+    known = {kind.payload_class for kind in catalog if not kind.payload_class.TYPE}
+    for role, view in roles.event_views.items():
+        for payload in view.events or ():
+            if payload not in known:
+                problem = f"event_views of {role}: expected events of the vocabulary, got {payload.__name__}"
+                raise CallerError(f"app {name}: {problem}")
 
 
 def check_shared_roles(name: str, roles: Roles, is_shared: bool) -> None:

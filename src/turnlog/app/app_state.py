@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from turnlog.app.app import App
-from turnlog.errors import RuleError
+from turnlog.errors import InvalidEvent, RuleError
 from turnlog.events import (
     Envelope,
     Event,
     EventDraft,
     Payload,
     Scope,
+    SessionClose,
     SessionTitle,
     UnknownPayload,
     decode_envelope,
@@ -149,6 +150,9 @@ class RuleBatch:
         return decode_envelope(line), event.payload
 
     def emit(self, emitted: EmittedEvent) -> Envelope:
+        if isinstance(emitted.payload, SessionClose):
+            # The log refuses an append with it, and so the whole batch, in the middle of a turn.
+            raise InvalidEvent("a rule cannot close the session", emitted.rule)
         scope = structs.replace(self._scope, actor=emitted.rule)
         event = EventDraft(emitted.payload, scope, "app").build(self._app.catalog, new_id("evt_"))
         self.emitted_events.append(event)

@@ -26,6 +26,7 @@ from turnlog.agents.runtime.user_input import (
     message_events,
     remote_answer_id,
 )
+from turnlog.app.attachments import settle_content
 from turnlog.app.membership import Membership
 from turnlog.app.messages import ClientEvent, previous_send, resolve_channel, with_actor
 from turnlog.errors import BadInput, Conflict, InvalidEvent, NotFound, quote
@@ -203,6 +204,7 @@ class ClientEventBatch:
             raise InvalidEvent("expected no speaker: the server knows who posts", f"{path}.payload.speaker")
         try:
             message = resolve_channel(membership, message)
+            message = await settle_content(self._log, membership.session_id, message)
         except BadInput as error:
             raise InvalidEvent(error.problem, f"{path}.payload{error.path[1:]}") from None
 

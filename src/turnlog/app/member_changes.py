@@ -153,16 +153,24 @@ class MemberChanges:
     # making and ending invites
 
     async def make_link(
-        self, membership: Membership, roles: Sequence[str], invite_id: str, now_ms: int
+        self,
+        membership: Membership,
+        roles: Sequence[str],
+        invite_id: str,
+        now_ms: int,
+        name: str | None = None,
     ) -> None:
-        """Open an invite that any principal may redeem, once. The same id again changes nothing."""
+        """Open an invite that any principal may redeem, once. The same id again changes nothing.
+
+        `name` is what the inviter calls it.
+        """
         if await self._log.find_events(membership.session_id, [invite_event_id("made", invite_id)]):
             return
 
         def decide(record: SessionRecord, app: App) -> Decision:
             if not current_membership(membership, record, app).may_invite(roles):
                 raise Forbidden("you may not make links for these roles in this session")
-            return invite_decision(membership, record, app, invite_id, roles, None, now_ms)
+            return invite_decision(membership, record, app, invite_id, roles, None, now_ms, name)
 
         await self._append(membership.session_id, decide)
 
@@ -372,6 +380,7 @@ def invite_decision(
     roles: Sequence[str],
     principal: str | None,
     now_ms: int,
+    name: str | None = None,
 ) -> Decision:
     ending: dict[str, EndReason] = dict.fromkeys(expired_invites(record, now_ms), "expired")
     if principal is not None:
@@ -389,6 +398,7 @@ def invite_decision(
         principal=principal,
         expires_ms=now_ms + INVITE_MS,
         as_operator=as_member is None or not as_member.may_invite(roles),
+        name=name,
     )
     events: list[Event] = []
     for ending_id, reason in ending.items():

@@ -3,18 +3,22 @@
 `membership_of` builds a `Membership` from a principal's server roles and its roles in the session, or returns
 None if it has neither. Every route and every stream asks the membership; no other code checks roles. A table
 of an application that limits roles (`Roles.postable_events`, `Roles.state_views`) is closed: a role that it
-does not name may post, or sees, nothing of what the table is about.
+does not name may post, or sees, nothing of what the table is about. `Roles.event_views` is open: a role that
+it does not name has the default view (`default_role_view`).
 """
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from turnlog.app.app import App
+from turnlog.app.app import CONVERSATION, EVERYTHING, GUEST, App, RoleView
 from turnlog.errors import Forbidden
 from turnlog.events.roles import EXECUTOR, OPERATOR, OWNER, SERVER_ROLES, SOURCE, add_implied_roles
 from turnlog.log import SessionRecord
 from turnlog.state.tree import OpenCall
+from turnlog.state.visible_events import EventView
+
+GUEST_PREFIX = "guest_"  # of the names of principals who came by a link without signing in
 
 
 class Principal(NamedTuple):
@@ -71,12 +75,28 @@ class Membership:
     def may_see(self, channel: str | None) -> bool:
         return channel is None or self.visible_channels is None or channel in self.visible_channels
 
+    @property
+    def event_view(self) -> EventView:
+        """Return which events the principal sees of its channels: what any of its roles sees."""
+        sees_all = self.is_owner or not self.principal.server_roles.isdisjoint({EXECUTOR, SOURCE})
+        if sees_all:
+            return EventView()
+        own_views = self.app.roles.event_views
+        views = [own_views.get(role) or default_role_view(self.principal, role) for role in self.roles]
+        roles = self.effective_roles
+        hidden_tools = frozenset(
+            name for name, own in self.app.runtime.page_tool_roles.items() if roles.isdisjoint(own)
+        )
+        return EventView(
+            any(view.internals for view in views), visible_app_types(self.app, views), roles, hidden_tools
+        )
+
     def visible_state(self, state: Any) -> Any:
         """Return what the principal sees of the application's state; None for nothing."""
         if self.is_owner:
             return state
         if not self.app.roles.state_views:
-            return state if self.is_member else None
+            return state if self.is_member and self.event_view.shows_internals else None
         for role, view in self.app.roles.state_views.items():
             if role in self.roles:
                 return view(state)
@@ -121,6 +141,23 @@ class Membership:
     def may_rename(self) -> bool:
         """Return whether the member may change the title: owners, and members with a role of the creator."""
         return self.is_owner or not self.roles.isdisjoint(self.app.roles.creator)
+
+    @property
+    def may_close(self) -> bool:
+        """Return whether the member may close the session: those who may rename it."""
+        return self.may_rename
+
+    @property
+    def may_delete(self) -> bool:
+        """Return whether the member may delete the session: owners, and the creator while it is a member."""
+        is_creator = bool(self.roles) and self.principal.name == self.record.creator
+        return self.is_owner or is_creator
+
+    @property
+    def session_rights(self) -> list[str]:
+        """Return what the member may do with the session as a whole, for pages that offer exactly this."""
+        rights = {"rename": self.may_rename, "close": self.may_close, "delete": self.may_delete}
+        return [name for name, is_given in rights.items() if is_given]
 
     def may_answer(self, call: OpenCall) -> bool:
         """Return whether the principal may answer a waiting call.
@@ -169,12 +206,31 @@ class Membership:
         return [role for role in self.app.role_names if role not in taken and self.may_invite([role])]
 
 
+def is_guest(principal: Principal) -> bool:
+    return principal.name.startswith(GUEST_PREFIX)
+
+
+def default_role_view(principal: Principal, role: str) -> RoleView:
+    return CONVERSATION if role == GUEST or is_guest(principal) else EVERYTHING
+
+
+def visible_app_types(app: App, views: Iterable[RoleView]) -> frozenset[str] | None:
+    """Return the types of the application's events that one of these views has; None for all types."""
+    classes: set[type] = set()
+    for view in views:
+        if view.events is None:
+            return None
+        classes.update(view.events)
+    return frozenset(kind.name for kind in app.catalog if kind.payload_class in classes)
+
+
 def membership_of(principal: Principal, record: SessionRecord, app: App) -> Membership | None:
     """Return the membership of a principal; None if it has neither a session role nor a server role.
 
-    Server roles in the log do not count: only the principal's current ones do.
+    A session that was deleted has no members, and no server role reaches it. Server roles in the log do not
+    count: only the principal's current ones do.
     """
     roles = frozenset(record.members.get(principal.name, ())) - SERVER_ROLES
-    if not roles and not principal.server_roles:
+    if record.is_erased or (not roles and not principal.server_roles):
         return None
     return Membership(record, app, principal, roles)

@@ -25,6 +25,7 @@ from turnlog.events import Catalog, Envelope, Payload, UnknownPayload, decode_en
 from turnlog.log import Document, Log, Row, SessionRecord, Snapshot, envelope_json
 from turnlog.log.jobs import DropSnapshots, ReplaceSnapshot
 from turnlog.log.store import DerivedWriter
+from turnlog.state.blob_references import BlobReferences
 from turnlog.state.fold import Fold, Reducers, fold, guard_reducers
 from turnlog.state.meters import Meters
 from turnlog.state.snapshot import dump, load
@@ -36,7 +37,13 @@ from turnlog.vocabularies import FULL_CATALOG
 
 STATE = "state"
 DOCUMENTS = "documents"
-FOLDS: dict[str, type[Fold]] = {"transcript": Transcript, "meters": Meters, "tree": Tree, "roster": Roster}
+FOLDS: dict[str, type[Fold]] = {
+    "transcript": Transcript,
+    "meters": Meters,
+    "tree": Tree,
+    "roster": Roster,
+    "blobs": BlobReferences,
+}
 READ_MODEL_NAMES = (STATE, *FOLDS)
 SNAPSHOT_EVERY_EVENTS = 1000  # at least, between two snapshots or two writes of documents
 OLD_VERSION_MS = 24 * 3600 * 1000  # a deploy of two versions side by side takes less
@@ -123,6 +130,10 @@ class ReadModels:
     def roster(self) -> Roster:
         return self._fold(Roster, "roster")
 
+    @property
+    def blobs(self) -> BlobReferences:
+        return self._fold(BlobReferences, "blobs")
+
     def _fold(self, kind: type[F], name: str) -> F:
         value: F = self.models[name].value
         return value
@@ -167,6 +178,10 @@ class ReadModelStore:
         self.documents_version = code_fingerprint(Documents)
         # a lock lives while it is in use
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def forget(self, session_id: str) -> None:
+        """Drop the models of evicted events of a session that is deleted."""
+        self._evicted_models.pop(session_id, None)
 
     # read models
 

@@ -7,7 +7,7 @@ stopping append events that ask for work; the owner of the session reads them fr
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +29,7 @@ from turnlog.agents.runtime.session_watch import WatchPool
 from turnlog.agents.runtime.user_input import message_events
 from turnlog.app.app import App
 from turnlog.app.app_state import SessionAppState
+from turnlog.app.attachments import settle_content
 from turnlog.app.client_events import ClientEventBatch
 from turnlog.app.member_changes import MemberChanges
 from turnlog.app.membership import Membership, Principal, membership_of
@@ -77,6 +78,7 @@ from turnlog.events.envelope import format_timestamp
 from turnlog.events.ui import Stop
 from turnlog.ids import new_id
 from turnlog.log import AppendResult, Document, Lease, ListPosition, Log, SessionRecord, envelope_json
+from turnlog.log.leases import LeaseState
 from turnlog.state.derived_documents import is_document_visible
 from turnlog.state.tree import Tree, restrict_to_channels
 
@@ -92,7 +94,7 @@ BuildEvents = Callable[[SessionFolds], Awaitable[list[Event]]]
 class SessionSummary(NamedTuple):
     """A session as a list shows it to a member.
 
-    `last` is None for a member who does not see every channel, because it counts the events of all of them.
+    `last` is None for a member who does not see every event, because it counts all of them.
     """
 
     membership: Membership
@@ -171,6 +173,11 @@ class Sessions:
         self.watches.close()
         await self.recordings.close()
         await self.runners.close()
+
+    def forget(self, session_id: str) -> None:
+        """Drop what this process holds of a session that is deleted. Its runner ends with the session."""
+        self.watches.drop(session_id)
+        self.read_models.forget(session_id)
 
     # folds
 
@@ -269,44 +276,62 @@ class Sessions:
         """Return a page of summaries, and the position of the next page. No session is opened."""
         memberships, next_position = await self.list_memberships(principal, after, limit)
         states = await self._lease_states(memberships)
-        summaries = [self._summarize(item, states.get(item.session_id, "")) for item in memberships]
-        return summaries, next_position
+        return self._summarize_all(memberships, states), next_position
 
     async def summarize(self, membership: Membership) -> SessionSummary:
         """Return a session as its member sees it: events of channels it cannot see change nothing in it."""
         states = await self._lease_states([membership])
-        return self._summarize(membership, states.get(membership.session_id, ""))
+        return self._summarize(membership, states.get(membership.session_id, LeaseState()))
 
-    async def _lease_states(self, memberships: Sequence[Membership]) -> dict[str, str]:
+    async def _lease_states(self, memberships: Sequence[Membership]) -> dict[str, LeaseState]:
         """Return what the last owners said of those sessions that this process does not run."""
         names = [item.session_id for item in memberships if self.runners.find(item.session_id) is None]
         return await self.log.leases.states(names) if names else {}
 
-    def _summarize(self, membership: Membership, lease_state: str) -> SessionSummary:
+    def _summarize_all(
+        self, memberships: Sequence[Membership], states: Mapping[str, LeaseState]
+    ) -> list[SessionSummary]:
+        return [self._summarize(item, states.get(item.session_id, LeaseState())) for item in memberships]
+
+    def _summarize(self, membership: Membership, lease_state: LeaseState) -> SessionSummary:
         record = membership.record
         state = self._state_of(membership, lease_state)
-        if membership.visible_channels is None:
+        if membership.visible_channels is None and membership.event_view.shows_all:
             return SessionSummary(membership, state, format_timestamp(record.active_ms(None)), record.last)
         active_ms = record.active_ms(membership.principal.name)
         return SessionSummary(membership, state, format_timestamp(active_ms), None)
 
-    def _state_of(self, membership: Membership, lease_state: str) -> str:
+    def _state_of(self, membership: Membership, lease_state: LeaseState) -> str:
         """Return closed, running, waiting or idle, by what the member sees.
 
         A session waits when all its open agents wait, or when a view was not answered. If this process does
-        not run it, the state is the one that its last owner has stored.
+        not run it, the state is the one that its last owner has stored. Work that no process has claimed yet
+        runs soon: the lease does not say in which channel, so only a member who sees all of them is told.
         """
         if membership.record.closed:
             return "closed"
         runner = self.runners.find(membership.session_id)
         if runner is None:
-            return visible_state(decode_state(lease_state), membership)
+            if lease_state.is_unclaimed and membership.visible_channels is None:
+                return "running"
+            return visible_state(decode_state(lease_state.text), membership)
         tree = restrict_to_channels(runner.tree, membership.may_see)
         if tree.open:
             return "waiting" if tree.is_all_waiting else "running"
         if tree.queued_turns:
             return "running"
         return "waiting" if runner.folds.views.has_question(membership.may_see) else "idle"
+
+    async def search(
+        self, principal: Principal, text: str, after: ListPosition | None = None, limit: int = PAGE_SESSIONS
+    ) -> tuple[list[SessionSummary], ListPosition | None]:
+        """Return a page of summaries of sessions whose title contains a text, as `list_summaries` does."""
+        owner = None if principal.server_roles else principal.name
+        records, next_position = await self.log.search_sessions(owner, text, after, limit)
+        found = [self._membership_in(principal, record) for record in records]
+        memberships = [membership for membership in found if membership is not None]
+        states = await self._lease_states(memberships)
+        return self._summarize_all(memberships, states), next_position
 
     # default sessions
 
@@ -367,7 +392,7 @@ class Sessions:
         is not appended again. Another message under that id raises `Conflict`.
         """
         membership.require_member()
-        message = resolve_channel(membership, message)
+        message = await settle_content(self.log, membership.session_id, resolve_channel(membership, message))
         catalog = membership.app.catalog
         message_id = event_id or new_id("evt_")
         trace = new_id("tr_")
@@ -623,7 +648,12 @@ class Sessions:
     async def documents(
         self, membership: Membership, type: str | None, category: str | None, charge: Charge = charge_nothing
     ) -> list[Document]:
-        """Return the documents of a session that this member may see."""
+        """Return the documents of a session that this member may see: none without internals.
+
+        A document of a reply has its thinking and its calls.
+        """
+        if not membership.event_view.shows_internals:
+            return []
         documents = await self.read_models.documents(
             membership.session_id, type=type, category=category, charge=charge
         )

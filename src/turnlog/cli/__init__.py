@@ -23,7 +23,7 @@ from turnlog.cli.parse import parse_command as parse_command
 from turnlog.cli.serve import load_app, run_server
 from turnlog.cli.terminal import escape_controls
 from turnlog.errors import TurnlogError
-from turnlog.events import Envelope
+from turnlog.events import Envelope, view_nodes
 from turnlog.vocabularies import FULL_CATALOG
 
 __all__ = ["load_app", "main", "run_server"]
@@ -66,11 +66,15 @@ def main() -> None:
 @click.argument("type_name", metavar="[TYPE]", required=False)
 @click.option("--app", metavar="MODULE:APP", help="Include the events of this application.")
 def schema(type_name: str | None, app: str | None) -> None:
-    """Print the JSON Schema of the payload of TYPE, or of the envelope and all payloads."""
+    """Print the JSON Schema of the payload of TYPE, or of the envelope, all payloads and views."""
     catalog = load_app(app).catalog if app else FULL_CATALOG
     if type_name is None:
         payloads = {event_type.name: msgspec.json.schema(event_type.payload_class) for event_type in catalog}
-        document = {"envelope": msgspec.json.schema(Envelope), "payloads": payloads}
+        document = {
+            "envelope": msgspec.json.schema(Envelope),
+            "payloads": payloads,
+            "view": msgspec.json.schema(view_nodes.Root),
+        }
     elif type_name in catalog.types:
         document = msgspec.json.schema(catalog.get_event_type(type_name).payload_class)
     else:

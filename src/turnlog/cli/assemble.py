@@ -25,7 +25,7 @@ from turnlog.wire import sse
 from turnlog.wire.dialects.blocks import Blocks
 
 CONTROL_DATA = frozenset({"[DONE]", "[PING]"})
-CONTROL_TYPES = frozenset({"heartbeat", "reset"})
+CONTROL_TYPES = frozenset({"caught-up", "heartbeat", "reset"})
 RAW_TYPE_PATTERN = re.compile(r"message_|content_block_")
 SSE_FIELDS = frozenset({b"data", b"id", b"event", b"retry", b""})  # a comment has no name
 

@@ -1,4 +1,4 @@
-"""`turnlog demo`: run the five example applications in one server, on a log that is deleted afterwards."""
+"""`turnlog demo`: run the seven example applications in one server, on a log that is deleted afterwards."""
 
 import asyncio
 import importlib
@@ -18,7 +18,7 @@ from turnlog.cli.serve import PORT_RANGE, has_screen, open_listener, print_addre
 if TYPE_CHECKING:
     from turnlog.app import App
 
-DEMO_NAMES = ("assistant", "pipeline", "weights", "broker", "office")
+DEMO_NAMES = ("assistant", "pipeline", "weights", "broker", "office", "support", "shop")
 DEMO_MODULE = "turnlog_examples.demo"  # by name: this package does not depend on the examples
 API_KEY_VARIABLE = "ANTHROPIC_API_KEY"
 DEMO_MODEL = "claude-sonnet-4-5"
@@ -29,7 +29,7 @@ MISSING_PACKAGE_MESSAGE = (
 
 
 @click.command(
-    short_help="Run the five example applications.", epilog="Example: turnlog demo broker --no-browser"
+    short_help="Run the seven example applications.", epilog="Example: turnlog demo broker --no-browser"
 )
 @click.argument("name", metavar="[NAME]", type=click.Choice(DEMO_NAMES), default=DEMO_NAMES[0])
 @click.option("--port", type=PORT_RANGE, default=0, help="The port; default: a free one.")
@@ -37,16 +37,17 @@ MISSING_PACKAGE_MESSAGE = (
     "--browser/--no-browser", default=True, help="Open the console in a browser, if there is a screen."
 )
 def demo(name: str, port: int, browser: bool) -> None:
-    """Run the five example applications, without a key and without a network.
+    """Run the seven example applications, without a key and without a network.
 
-    NAME is the application to open first: assistant (the default), pipeline, weights, broker or office. Press
-    Enter for a new sign-in link. The log is deleted when the demo stops. Answers are scripted. If the
-    environment variable ANTHROPIC_API_KEY is set, a real model answers, except in the office.
+    NAME is the application to open first: assistant (the default), pipeline, weights, broker, office,
+    support or shop. Press Enter for a new sign-in link. The log is deleted when the demo stops. Answers are
+    scripted. If the environment variable ANTHROPIC_API_KEY is set, a real model answers, except in the
+    office, the support and the shop.
     """
     from turnlog.agents.runtime.executor import explain_tool_error
     from turnlog.app import Principal
     from turnlog.cli.terminal_log import make_terminal_formatter
-    from turnlog.events.roles import EXECUTOR
+    from turnlog.events.roles import EXECUTOR, SOURCE
     from turnlog.server import create_app
     from turnlog.server.auth.credentials import BuiltinAuth, hash_token
     from turnlog.server.auth.keys import load_or_create_key
@@ -56,10 +57,16 @@ def demo(name: str, port: int, browser: bool) -> None:
     configure_logging("error", make_terminal_formatter())  # the console shows failures of agents itself
     examples = importlib.import_module(DEMO_MODULE)
     token = secrets.token_urlsafe(32)
-    worker = Principal("executor", frozenset({EXECUTOR}))
-    with open_listener("127.0.0.1", port) as (listener, address), demo_directory() as folder:
+    worker = Principal("worker", frozenset({EXECUTOR, SOURCE}))
+    with (
+        open_listener("127.0.0.1", port) as (listener, address),
+        open_listener("127.0.0.1", 0) as (agent_listener, agent_address),
+        demo_directory() as folder,
+    ):
         log_url = f"sqlite:///{folder}/demo.db"
-        apps_by_name: dict[str, App] = examples.make_apps(folder, model=choose_model())
+        apps_by_name: dict[str, App] = examples.make_apps(
+            folder, f"{agent_address}agent", model=choose_model()
+        )
         apps = [apps_by_name[name], *[app for app in apps_by_name.values() if app.name != name]]
         auth = BuiltinAuth(load_or_create_key(log_url), {hash_token(token): worker})
         first_session = asyncio.run(create_first_sessions(log_url, apps))[0]
@@ -72,7 +79,7 @@ def demo(name: str, port: int, browser: bool) -> None:
             if browser and has_screen():
                 webbrowser.open(link)
 
-        with examples.executing(address, folder, token):
+        with examples.executing(address, folder, token, agent_listener):
             serve(create_app(apps, log_url, auth=auth, describe=explain_tool_error), listener, on_started)
 
 

@@ -277,7 +277,7 @@ def prune(names: tuple[str, ...], log_url: str, age_ms: int) -> None:
     Live events are the streamed pieces of texts and progress. Complete messages, calls and results stay.
     Private blobs of checkpoints that a later checkpoint supersedes are removed too, whatever their age.
     So are streams (Durable Streams) that were deleted or have expired, unless a fork needs them.
-    Stop the server first.
+    Without a SESSION, old uploads that no message names are removed too. Stop the server first.
     """
     removed = run_command(prune_sessions(log_url, names, max(0, now_ms() - age_ms)))
     summary = f"{format_count(removed.events, 'live event')} removed"
@@ -287,16 +287,19 @@ def prune(names: tuple[str, ...], log_url: str, age_ms: int) -> None:
         summary += f", {format_count(removed.blobs, 'superseded checkpoint')} removed"
     if removed.streams:
         summary += f", {format_count(removed.streams, 'stream')} removed"
+    if removed.uploads:
+        summary += f", {format_count(removed.uploads, 'upload')} removed"
     click.echo(summary)
 
 
 class PruneCounts(NamedTuple):
-    """How much a prune removed: live events, from how many sessions, private blobs, and streams."""
+    """How much a prune removed: live events, from how many sessions, private blobs, streams, uploads."""
 
     events: int
     sessions: int
     blobs: int
     streams: int
+    uploads: int
 
 
 async def prune_sessions(log_url: str, names: tuple[str, ...], before_ms: int) -> PruneCounts:
@@ -307,7 +310,9 @@ async def prune_sessions(log_url: str, names: tuple[str, ...], before_ms: int) -
         counts = [await log.prune(record.session_id, before_ms) for record in records]
         blobs = [await drop_superseded_blobs(log, record.session_id) for record in records]
         streams = await erase_gone_streams(log, records)
-    return PruneCounts(sum(counts), sum(count > 0 for count in counts), sum(blobs), streams)
+        uploads = 0 if names else await log.drop_uploads(before_ms)
+    sessions = sum(count > 0 for count in counts)
+    return PruneCounts(sum(counts), sessions, sum(blobs), streams, uploads)
 
 
 async def erase_gone_streams(log: Log, records: Sequence[SessionRecord]) -> int:

@@ -175,17 +175,22 @@ def describe_lost_range(lost: LostRange) -> str:
 @click.command(short_help="Close sessions.", epilog="Example: turnlog close sess_96cf1")
 @click.argument("names", metavar="SESSION...", nargs=-1, required=True)
 @log_option
-def close(names: tuple[str, ...], log_url: str) -> None:
+@click.option("--reason", help="Why, for the members: one line.")
+def close(names: tuple[str, ...], log_url: str, reason: str | None) -> None:
     """Close sessions. They accept no more events and stay readable.
 
     Stop the server first. A session with an active agent is refused: stop the agent in the console first.
     """
-    for session_id in run_command(close_sessions(log_url, names)):
+    for session_id in run_command(close_sessions(log_url, names, reason)):
         click.echo(f"{session_id} is closed")
 
 
-async def close_sessions(log_url: str, names: tuple[str, ...]) -> list[str]:
-    """Close sessions, all or none. Return their ids."""
+async def close_sessions(log_url: str, names: tuple[str, ...], reason: str | None) -> list[str]:
+    """Close sessions, all or none. Return their ids. Their last event names the person of this machine."""
+    from turnlog.app import LOCAL  # loads the agents' runtime: other commands start without it
+    from turnlog.app.session_ends import make_close_event
+
+    make_close_event(LOCAL.name, reason)  # raises for a reason that no event can have, before one is closed
     async with open_cli_log(log_url) as log:  # for reading first: a missing log must not be created
         records = await find_records(log, names)
         open_ids = set(await log.sessions_with_open_agents())
@@ -196,7 +201,7 @@ async def close_sessions(log_url: str, names: tuple[str, ...]) -> list[str]:
 
     async with open_cli_log(log_url, writable=True) as log:
         for session_id in session_ids:
-            await log.close_session(session_id)
+            await log.close_session(session_id, [make_close_event(LOCAL.name, reason)])
     return session_ids
 
 

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import turnlog
+from turnlog.adapters.remote.remote_agent import RemoteAgent
 from turnlog.agents.runtime.executor import DescribeError, mask_tool_error
 from turnlog.app import App, Principal, Sessions
 from turnlog.app.sessions import Role, index_apps
@@ -44,10 +45,12 @@ from turnlog.server.protocols.base import ProtocolServer, ServerProtocol, index_
 from turnlog.server.request_body import make_decoder_executor
 from turnlog.server.responses import json_response
 from turnlog.server.routes.agent import AgentRoutes
+from turnlog.server.routes.blobs import BlobRoutes
 from turnlog.server.routes.chat import ChatRoutes
 from turnlog.server.routes.documents import DocumentRoutes
 from turnlog.server.routes.invites import InviteRoutes
 from turnlog.server.routes.messages import MessageRoutes
+from turnlog.server.routes.parts import PartRoutes
 from turnlog.server.routes.record import RecordRoutes
 from turnlog.server.routes.server_info import ServerInfoRoutes
 from turnlog.server.routes.sessions import SessionRoutes
@@ -123,7 +126,7 @@ def create_app(  # noqa: PLR0913  all but the first two are options
         lifespan=server.lifespan,
     )
     application.router.redirect_slashes = False  # a wrong path is 404, not a redirect
-    application.state.stop_streams = server.event_stream.stop
+    application.state.stop_streams = server.stop_streams
     application.state.drain = server.drain
     application.state.set_tokens = server.set_tokens
     application.state.session_access = server.access
@@ -169,15 +172,19 @@ class Server:
         access = self.access
         streams = self.event_stream.streams
         server_info = ServerInfoRoutes(access, self._metrics, self.event_stream, lambda: self._is_draining)
+        # parts are held by the process that runs their sessions
+        parts = PartRoutes(access, streams).operations() if self._role != "web" else []
         if self._role == "worker":
-            return server_info.worker_operations()
+            return [*server_info.worker_operations(), *parts]
         return [
             *self.event_stream.operations(),
             *MessageRoutes(access).operations(),
             *RecordRoutes(access).operations(),
+            *parts,
             *SessionRoutes(access).operations(),
             *StateRoutes(access).operations(),
             *DocumentRoutes(access).operations(),
+            *BlobRoutes(access).operations(),
             *SignIn(self._auth, access, streams.end_signed_out).operations(),
             *InviteRoutes(access).operations(),
             *ChatRoutes(access, streams).operations(),
@@ -214,14 +221,26 @@ class Server:
     async def _running_sessions(self, log: Log) -> AsyncIterator[None]:
         log.on_members_changed = self.event_stream.streams.on_members_changed
         sessions = Sessions(log, self._apps, os.getpid(), self._metrics, self._describe, role=self._role)
+        for agent in self._remote_agents:
+            agent.offered_parts.open()
         await sessions.start()
         self.access.set_sessions(sessions)
         try:
             yield
         finally:
             self.access.set_sessions(None)
-            self.event_stream.stop()
+            self.stop_streams()
             await sessions.close()
+
+    @property
+    def _remote_agents(self) -> list[RemoteAgent]:
+        return [app.runtime for app in self._apps if isinstance(app.runtime, RemoteAgent)]
+
+    def stop_streams(self) -> None:
+        """End the open streams, and the requests of workers that wait."""
+        self.event_stream.stop()
+        for agent in self._remote_agents:
+            agent.offered_parts.close()
 
     @asynccontextmanager
     async def _shared_sign_ins(self, log: Log) -> AsyncIterator[None]:

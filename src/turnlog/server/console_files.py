@@ -1,5 +1,8 @@
 """The files of the console (built by `hatch_build.py`), read once at the start and served at `/`.
 
+`/talk/{session}` is the page of participants: the file `talk.html` of the build. A build without it sends
+them to the console, which shows them what their role sees.
+
 They need no sign-in; the data they show does. All addresses in them are relative. A browser revalidates each
 file with its ETag. Scripts and styles also have a gzip variant. Only files of the folder are served.
 """
@@ -11,11 +14,16 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
+
+from turnlog.events import is_session_id
+from turnlog.server.html_pages import get_root_path
 
 CONSOLE_DIR = files("turnlog.server") / "console"
 INDEX_FILE = "index.html"
+TALK_FILE = "talk.html"
+TALK_PATH = "/talk/{session}"
 MEDIA_TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",
@@ -57,9 +65,13 @@ def console_routes(folder: Traversable = CONSOLE_DIR) -> list[Route]:
     if folder.is_dir():
         bodies = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     if INDEX_FILE not in bodies:
-        return [Route("/", respond_not_built)]
+        return [Route("/", respond_not_built), Route(TALK_PATH, respond_not_built)]
 
-    routes = []
+    talk_body = bodies.pop(TALK_FILE, None)
+    talk_endpoint: Endpoint = redirect_to_console
+    if talk_body is not None:
+        talk_endpoint = make_file_endpoint(talk_body, bodies.get(f"{TALK_FILE}.gz"), MEDIA_TYPES[".html"])
+    routes = [Route(TALK_PATH, talk_endpoint)]
     for name, body in sorted(bodies.items()):
         media_type = MEDIA_TYPES.get("." + name.rpartition(".")[2])
         if media_type is not None:
@@ -80,6 +92,12 @@ def make_file_endpoint(body: bytes, gzip_body: bytes | None, media_type: str) ->
         return Response(variant.body, media_type=media_type, headers=variant.headers)
 
     return send_file
+
+
+async def redirect_to_console(request: Request) -> Response:
+    session_id = request.path_params["session"]
+    query = f"?session={session_id}" if is_session_id(session_id) else ""
+    return RedirectResponse(f"{get_root_path(request.scope)}/{query}", 303, CONSOLE_HEADERS)
 
 
 async def respond_not_built(_: Request) -> Response:

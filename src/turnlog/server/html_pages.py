@@ -14,6 +14,8 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Scope
 
+from turnlog.server.page_texts import DEFAULT_LANGUAGE, PageTexts, choose_texts
+
 MAX_GUEST_NAME_CHARS = 64
 
 PAGE_STYLE = """
@@ -75,42 +77,41 @@ def invitation_page(scope: Scope, invitation: Invitation, problem: str = "", sta
     The form sends the principal that the page shows: if another one has signed in since, the page is shown
     again.
     """
-    heading = f"{escape(invitation.by)} invites you" if invitation.by else "You are invited"
-    roles = " and ".join(f"<strong>{escape(role)}</strong>" for role in invitation.roles)
+    texts = page_texts(scope)
+    heading = texts.invited_by.format(by=escape(invitation.by)) if invitation.by else texts.invited
+    roles = texts.role_joiner.join(f"<strong>{escape(role)}</strong>" for role in invitation.roles)
     if invitation.signed_in_as and not invitation.is_guest:
-        form_html = user_form_html(invitation)
+        form_html = user_form_html(invitation, texts)
     else:
-        form_html = guest_form_html(invitation, problem)
+        form_html = guest_form_html(invitation, problem, texts)
+    to_html = texts.to_session.format(title=f"<strong>{escape(invitation.title)}</strong>", roles=roles)
     body = (
-        f"<h1>{heading}</h1><p>to <strong>{escape(invitation.title)}</strong> as {roles}.</p>"
+        f"<h1>{heading}</h1><p>{to_html}</p>"
         f'<form method=post action="{escape(get_root_path(scope))}/sign-in">'
         f'<input type=hidden name=code value="{escape(invitation.code)}">'
         f'<input type=hidden name=signed_in_as value="{escape(invitation.signed_in_as)}">'
         f"{form_html}"
     )
-    return render_page(scope, "You are invited", body, status)
+    return render_page(scope, texts.invited, body, status, texts.language)
 
 
-def user_form_html(invitation: Invitation) -> str:
+def user_form_html(invitation: Invitation, texts: PageTexts) -> str:
     name = escape(invitation.signed_in_as)
     return (
-        f"<p>You are signed in as <strong>{name}</strong>.</p><button>Join as {name}</button></form>"
-        "<p class=soft>The link works once.</p>"
+        f"<p>{texts.signed_in_as.format(name=f'<strong>{name}</strong>')}</p>"
+        f"<button>{texts.join_as.format(name=name)}</button></form>"
+        f"<p class=soft>{texts.link_note}</p>"
     )
 
 
-def guest_form_html(invitation: Invitation, problem: str) -> str:
+def guest_form_html(invitation: Invitation, problem: str, texts: PageTexts) -> str:
     error_html = f"<p class=wrong role=alert>{escape(problem)}</p>" if problem else ""
-    note_html = ""
-    if invitation.is_guest:
-        note_html = (
-            "<p>This browser is signed in as a guest of another session. Joining signs it out there.</p>"
-        )
+    note_html = f"<p>{texts.other_session}</p>" if invitation.is_guest else ""
     return (
-        f"{note_html}<label>Your name"
+        f"{note_html}<label>{texts.your_name}"
         f"<input name=name required maxlength={MAX_GUEST_NAME_CHARS} autocomplete=name autofocus></label>"
-        f"{error_html}<button>Join</button></form>"
-        "<p class=soft>Others in the session see this name. The link works once.</p>"
+        f"{error_html}<button>{texts.join}</button></form>"
+        f"<p class=soft>{texts.name_note}</p>"
     )
 
 
@@ -123,11 +124,11 @@ def own_link_page(scope: Scope) -> Response:
     return render_page(scope, "You made this link", body, 403)
 
 
-def already_member_page(scope: Scope, session_id: str) -> Response:
-    root_path = get_root_path(scope)
+def already_member_page(scope: Scope, path: str) -> Response:
+    """Return the page for a member who opens a link; `path` is where its session is."""
     body = (
         "<h1>You are a member already</h1><p>The link is still good for the person it was made for.</p>"
-        f'<p>Go <a href="{escape(root_path)}/?session={escape(session_id)}">to the session</a>.</p>'
+        f'<p>Go <a href="{escape(path)}">to the session</a>.</p>'
     )
     return render_page(scope, "You are a member already", body, 403)
 
@@ -147,6 +148,19 @@ def unusable_link_page(scope: Scope) -> Response:
     return render_page(scope, "This link cannot be used", body, 403)
 
 
+def ended_invitation_page(scope: Scope, session_id: str) -> Response:
+    """Return the page of an invitation that is over, with a way back for the person who used it."""
+    texts = page_texts(scope)
+    path = f"{get_root_path(scope)}/talk/{session_id}"
+    back = texts.joined_before.format(link=f'<a href="{escape(path)}">', end="</a>")
+    body = f"<h1>{texts.unusable}</h1><p>{texts.unusable_reason}</p><p>{back}</p>"
+    return render_page(scope, texts.unusable, body, 403, texts.language)
+
+
+def page_texts(scope: Scope) -> PageTexts:
+    return choose_texts(HTTPConnection(scope).headers.get("accept-language", ""))
+
+
 def error_page(scope: Scope, title: str, status: int) -> Response:
     body = f"<h1>{escape(title)}</h1><p>Go {console_link(scope)}.</p>"
     return render_page(scope, title, body, status)
@@ -156,10 +170,12 @@ def console_link(scope: Scope) -> str:
     return f'<a href="{escape(get_root_path(scope))}/">to the console</a>'
 
 
-def render_page(scope: Scope, title: str, body: str, status: int) -> Response:
+def render_page(
+    scope: Scope, title: str, body: str, status: int, language: str = DEFAULT_LANGUAGE
+) -> Response:
     """Return a document. `body` is HTML, `title` is text."""
     text = (
-        "<!doctype html><html lang=en><meta charset=utf-8>"
+        f"<!doctype html><html lang={language}><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width, initial-scale=1'>"
         f"<title>{escape(title)} · Turnlog</title>"
         f'<link rel=icon href="{escape(get_root_path(scope))}/favicon.svg">'

@@ -62,8 +62,7 @@ class RequestChecksMiddleware:
             await self._app(scope, receive, send)
             return
 
-        headers = dict(self._headers) | dict(self._headers_for(scope))
-        send_with_headers = HeaderSend(send, tuple(headers.items()))
+        send_with_headers = HeaderSend(send, self._all_headers(scope))
         refusal = await self._run_checks(scope)
         if refusal is not None:
             await refusal(scope, receive, send_with_headers)
@@ -74,6 +73,11 @@ class RequestChecksMiddleware:
         if charge is not None:
             work = charge.run(work)
         await work
+
+    def _all_headers(self, scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
+        more = dict(self._headers_for(scope))
+        # A stream keeps its headers: most share one tuple.
+        return tuple((dict(self._headers) | more).items()) if more else self._headers
 
     async def _run_checks(self, scope: Scope) -> Response | None:
         for check in self._checks:

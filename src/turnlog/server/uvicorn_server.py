@@ -40,7 +40,11 @@ from turnlog.server.scope_keys import CONNECTION_KEY, RESERVE_KEY
 
 STALL_TIMEOUT_S = 30.0  # a connection ends if its peer reads nothing for so long
 REQUEST_TIMEOUT_S = 30.0  # from the first byte of a request to its last
-RESERVE_REQUEST_TIMEOUT_S = 5.0  # the same on a connection of the reserve, which silent peers must not hold
+# Longer than proxies (60 s) and most clients keep an idle connection. If the server closed first, a request
+# that was sent at that moment would be lost.
+KEEP_ALIVE_S = 75
+SHORT_KEEP_ALIVE_S = 5  # in the reserve, and after a stream: its reader has left, or connects again
+RESERVE_REQUEST_TIMEOUT_S = 5.0  # of a connection of the reserve, which silent peers must not hold
 REFUSAL_LINGER_S = 2.0  # a peer that was refused may send for so long before it is cut
 SHUTDOWN_GRACE_S = 1.0  # responses have so long to end by themselves when the server stops
 TOKEN_FILE_POLL_S = 0.5  # a token that was removed from the file is refused within a second
@@ -76,6 +80,7 @@ class PacedHttpProtocol(HttpToolsProtocol):
         transport.set_write_buffer_limits(high=0)  # writes pause as soon as the kernel takes no more
         if self._limit is not None and len(self.connections) > self._limit.max_connections:
             self._in_reserve = True
+            self.timeout_keep_alive = SHORT_KEEP_ALIVE_S
             if len(self.connections) > self._limit.max_with_reserve:
                 self._reject_connection(self._limit)
                 return
@@ -258,6 +263,7 @@ class PacedSend:
 
         if message["type"] == "http.response.start" and self._may_write_directly(message):
             self._scope[CONNECTION_KEY] = self._connection
+            self._connection.timeout_keep_alive = SHORT_KEEP_ALIVE_S
 
     def _may_write_directly(self, start: Message) -> bool:
         names = {name.lower() for name, _ in start.get("headers", ())}
@@ -360,19 +366,24 @@ def serve(
     """
     delay_garbage_collections()
     limit = ConnectionLimit(compute_bounds(raise_file_limit()))
-    config = uvicorn.Config(
+    config = make_config(application, limit)
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        server = StoppingServer(config, drain_s)
+        runner.run(run_until_stopped(application, server, listener, on_started, token_file))
+
+
+def make_config(application: Starlette, limit: ConnectionLimit) -> uvicorn.Config:
+    return uvicorn.Config(
         application,
         log_config=None,  # `configure_logging` did it: uvicorn's own would log messages of errors
         access_log=False,
         http=partial(PacedHttpProtocol, limit=limit),  # type: ignore[arg-type]  # uvicorn only calls it
         ws="none",
         lifespan="off",
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=3,
         server_header=False,
     )
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        server = StoppingServer(config, drain_s)
-        runner.run(run_until_stopped(application, server, listener, on_started, token_file))
 
 
 async def run_until_stopped(

@@ -40,6 +40,7 @@ from turnlog.events import (
     Usage,
 )
 from turnlog.events.agent import add_counts
+from turnlog.events.content import label_files
 from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.events.ui import EndSession, StartSession, Summon, Wake
 from turnlog.state.content_parts import DISPLAY_PARTS, ContentPart
@@ -298,7 +299,7 @@ def _compact(_: Envelope, __: ContextCompact) -> Body:
 def _user_message(envelope: Envelope, payload: UiMessage) -> Body:
     return {
         "type": "user_message",
-        "text": payload.text,
+        "text": label_files(payload.text, payload.content),
         "speakerName": payload.speaker or envelope.actor or "",
         "targetAgent": payload.target,
     }

@@ -10,17 +10,20 @@ that the headers declare, before it is read; one without a size counts as the la
 import math
 import time
 from collections.abc import Collection, Coroutine
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
+from starlette.routing import compile_path
 from starlette.types import Scope
 
 from turnlog.app import Principal
+from turnlog.app.membership import is_guest
 from turnlog.errors import Forbidden
 from turnlog.events.strict_json import MAX_JSON_BYTES
-from turnlog.server.auth.credentials import Authenticator, BuiltinAuth, Identity, is_guest
+from turnlog.server.auth.credentials import Authenticator, BuiltinAuth, Identity
 from turnlog.server.html_pages import accepts_html, error_page
 from turnlog.server.limits.connections import FULL_MESSAGE, ConnectionLimit
 from turnlog.server.limits.rate_limiter import RateLimiter
@@ -46,7 +49,8 @@ class AuthenticationCheck:
     def __init__(self, auth: Authenticator, rate_limiter: RateLimiter, public_paths: Collection[str]) -> None:
         self._auth = auth
         self._rate_limiter = rate_limiter
-        self._public_paths = frozenset(public_paths)
+        self._public_paths = frozenset(path for path in public_paths if "{" not in path)
+        self._public_patterns = [compile_path(path)[0] for path in public_paths if "{" in path]
 
     async def __call__(self, scope: Scope) -> Response | None:
         """Put the caller's identity into the scope. Return None, or the response that refuses the request."""
@@ -62,7 +66,7 @@ class AuthenticationCheck:
         path = get_route_path(scope)
         if path == HEALTH_PATH:
             return None
-        if path in self._public_paths:
+        if self._is_public(path):
             return await self._start_request(scope, None)
         if identity is None:
             return self._refuse_anonymous(scope)
@@ -74,6 +78,9 @@ class AuthenticationCheck:
         if wait_s:
             return await self._refuse_over_limit(principal, TOO_MANY_REQUESTS_MESSAGE, wait_s)
         return await self._start_request(scope, principal)
+
+    def _is_public(self, path: str) -> bool:
+        return path in self._public_paths or any(item.match(path) for item in self._public_patterns)
 
     def _refuse_anonymous(self, scope: Scope) -> Response:
         if scope["method"] == "GET" and accepts_html(scope):
@@ -110,14 +117,17 @@ class RequestCharge:
         self._principal = principal
 
     async def run(self, work: Coroutine[Any, Any, None]) -> None:
+        principal = self._principal
         try:
-            await MeteredCoroutine(work, self._charge)
+            if principal is not None and self._rate_limiter.has_busy_limit(principal):
+                await MeteredCoroutine(work, partial(self._charge, principal))
+            else:
+                await work
         finally:
-            self._rate_limiter.finish_request(self._principal)
+            self._rate_limiter.finish_request(principal)
 
-    def _charge(self, busy_s: float) -> None:
-        if self._principal is not None:
-            self._rate_limiter.charge_busy_time(self._principal, busy_s, time.monotonic())
+    def _charge(self, principal: Principal, busy_s: float) -> None:
+        self._rate_limiter.charge_busy_time(principal, busy_s, time.monotonic())
 
 
 def refuse_in_reserve(scope: Scope, identity: Identity | None) -> Response | None:

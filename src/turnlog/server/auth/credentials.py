@@ -25,12 +25,7 @@ from turnlog.server.auth.revocation import RevokedCookies
 COOKIE_LIFETIME_S = 30 * 24 * 3600
 SIGN_IN_CODE_LIFETIME_S = 15 * 60
 SIGNATURE_BYTES = 24
-GUEST_PREFIX = "guest_"
 MAX_USED_CODES = 1024  # used sign-in codes that are stored until they expire
-
-
-def is_guest(principal: Principal) -> bool:
-    return principal.name.startswith(GUEST_PREFIX)
 
 
 class Cookie(msgspec.Struct, frozen=True, tag="cookie"):

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from turnlog.app import LOCAL, Principal
+from turnlog.app.membership import GUEST_PREFIX
 from turnlog.errors import BadInput, CallerError, quote
 from turnlog.events import SessionMember
 from turnlog.events.payload import MAX_NAME_BYTES
 from turnlog.events.roles import SERVER_ROLES
 from turnlog.events.strict_json import convert_strict
 from turnlog.log import find_store_opener, sqlite_path
-from turnlog.server.auth.credentials import GUEST_PREFIX
 from turnlog.server.auth.private_files import write_private_temp_file
 
 KEY_BYTES = 32

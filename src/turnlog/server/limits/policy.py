@@ -14,7 +14,7 @@ import math
 from typing import NamedTuple
 
 from turnlog.app import Principal
-from turnlog.server.auth.credentials import is_guest
+from turnlog.app.membership import is_guest
 
 MIB = 1024 * 1024
 
@@ -69,6 +69,8 @@ class Limits(NamedTuple):
     burst_read_bytes: int = 64 * MIB
     total_read_bytes_per_s: float = 32.0 * MIB
     total_burst_read_bytes: int = 256 * MIB
+    upload_bytes_per_hour: int = 512 * MIB
+    guest_upload_bytes_per_hour: int = 64 * MIB
     sessions_per_hour: int = 1000
     streams: int = 64
     guest_streams: int = 8
@@ -87,6 +89,11 @@ class Limits(NamedTuple):
     @property
     def new_sessions(self) -> Rate:
         return Rate(self.sessions_per_hour / 3600, self.sessions_per_hour)
+
+    def upload_bytes_of(self, principal: Principal) -> Rate:
+        """Return the bytes of files that a principal may upload; the burst is that of an hour."""
+        size = self.guest_upload_bytes_per_hour if is_guest(principal) else self.upload_bytes_per_hour
+        return Rate(size / 3600, size)
 
     def allowance_of(self, principal: Principal) -> Allowance:
         if principal.server_roles:

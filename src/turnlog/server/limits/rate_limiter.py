@@ -9,7 +9,7 @@ from collections import deque
 
 from turnlog.app import Principal
 from turnlog.errors import TurnlogError
-from turnlog.server.limits.policy import Limits, Rate
+from turnlog.server.limits.policy import UNLIMITED, Limits, Rate
 
 MAX_TRACKED_PRINCIPALS = 10_000  # buckets that are stored; a principal without one begins with a full bucket
 ANONYMOUS = ""  # the name under which callers that are not signed in are counted; no principal has it
@@ -34,6 +34,10 @@ class TooManyStreams(RateLimitExceeded):
 
 class TooManySessions(RateLimitExceeded):
     """A principal has made as many sessions as it may in this hour."""
+
+
+class TooManyUploads(RateLimitExceeded):
+    """A principal has uploaded as many bytes as it may in this hour."""
 
 
 class ReadLimitExceeded(RateLimitExceeded):
@@ -72,6 +76,7 @@ class RateLimiter:
         self._body_bytes = TokenBuckets()
         self._busy_time = TokenBuckets()
         self._sessions = TokenBuckets()
+        self._uploads = TokenBuckets()
         self._reads = TokenBuckets()
         self._total_reads = TokenBuckets()
         self._refusals = TokenBuckets()
@@ -96,6 +101,9 @@ class RateLimiter:
         self._requests.consume(name, 0 if wait_s else 1, allowance.requests, now_s)
         self._body_bytes.consume(name, 0 if wait_s else size_bytes, allowance.body_bytes, now_s)
         return wait_s
+
+    def has_busy_limit(self, principal: Principal) -> bool:
+        return self._limits.allowance_of(principal).busy_s != UNLIMITED
 
     def charge_busy_time(self, principal: Principal, busy_s: float, now_s: float) -> None:
         self._busy_time.consume(principal.name, busy_s, self._limits.allowance_of(principal).busy_s, now_s)
@@ -210,6 +218,15 @@ class RateLimiter:
         if wait_s:
             raise TooManySessions(f"too many new sessions, at most {rate.burst} in an hour", wait_s)
         self._sessions.consume(principal.name, 1, rate, now_s)
+
+    def consume_upload(self, principal: Principal, size_bytes: int, now_s: float) -> None:
+        """Take the bytes of an upload. Raise `TooManyUploads` if the hour's bytes are used up."""
+        rate = self._limits.upload_bytes_of(principal)
+        wait_s = self._uploads.wait_s(principal.name, size_bytes, rate, now_s)
+        if wait_s:
+            mib = int(rate.burst) >> 20
+            raise TooManyUploads(f"too many uploads, at most {mib} MiB in an hour", wait_s)
+        self._uploads.consume(principal.name, size_bytes, rate, now_s)
 
     def has_free_stream(self, principal: Principal) -> bool:
         return self._streams.get(principal.name, 0) < self._limits.allowance_of(principal).streams

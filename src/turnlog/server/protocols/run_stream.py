@@ -8,41 +8,22 @@ nothing.
 
 import asyncio
 from contextlib import aclosing
-from typing import Protocol
+
+from starlette.requests import Request
 
 from turnlog.app import Membership, Sessions
-from turnlog.events import Envelope, Payload, UnknownPayload
+from turnlog.app.visible_rows import open_row_view
+from turnlog.events import Envelope
 from turnlog.log import Page, Row, SessionRecord
 from turnlog.log.filter import EventFilter
 from turnlog.log.subscription import ChargeBytes
+from turnlog.server.auth.authentication import get_identity
+from turnlog.server.protocols.base import ProtocolServer
+from turnlog.server.protocols.run_dialect import RunDialect, ViewedRunDialect
 from turnlog.server.streaming.frames import Frames
+from turnlog.server.streaming.streams import EventStreamResponse, IteratorSource
 from turnlog.wire import sse
 from turnlog.wire.dialects.framing import Framing
-
-
-class RunDialect(Protocol):
-    """A dialect whose responses can begin anywhere in a log."""
-
-    def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
-        """Return the messages of one event; none before `begin`."""
-        ...
-
-    def skip(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
-        """Return the messages of an event of another turn or channel: of the state that it changes."""
-        ...
-
-    def begin(self) -> list[bytes]:
-        """Return the messages that begin a response at this position."""
-        ...
-
-    def close(self) -> list[bytes]:
-        """Return the messages that end the response."""
-        ...
-
-    @property
-    def is_finished(self) -> bool:
-        """Return whether nothing runs."""
-        ...
 
 
 class RunStream:
@@ -58,9 +39,11 @@ class RunStream:
         turn: str | None,
     ) -> None:
         self._log = sessions.log
+        self._membership = membership
         self._catalog = membership.app.catalog
         self._record = record
-        self._dialect = dialect
+        view = open_row_view(membership)
+        self._dialect = dialect if view is None else ViewedRunDialect(dialect, view)
         self._framing = framing
         self._filter = EventFilter(turn=turn, channels=membership.visible_channels)
         self.last_turn: str | None = None  # of the events that were read
@@ -86,6 +69,23 @@ class RunStream:
                 if row.seq < end_seq and self._filter.matches_turn_and_channel(row):
                     self._convert(row, envelope)
             after = page.last
+
+    def make_response(
+        self,
+        server: ProtocolServer,
+        request: Request,
+        first_seq: int,
+        earliest_end_seq: int,
+        turn: str | None,
+    ) -> EventStreamResponse:
+        """Return the response with the frames. Its headers name the session, and the turn if there is one."""
+        frames = self.frames(first_seq, earliest_end_seq, server.limits.heartbeat_interval_s)
+        headers = [(b"turnlog-session", self._membership.session_id.encode())]
+        if turn:
+            headers.append((b"turnlog-turn", turn.encode()))
+        return server.events.streams.make_response(
+            IteratorSource(frames), get_identity(request.scope), [self._membership], self._framing, headers
+        )
 
     async def frames(self, first_seq: int, earliest_end_seq: int, idle_s: float) -> Frames:
         """Yield the beginning, the frames of the events from `first_seq` on, and the end."""

@@ -70,8 +70,8 @@ async def make_message_event(
     payload: dict[str, Any] = {"text": prompt.text}
     if content:
         payload["content"] = msgspec.to_builtins(content)
-    # Another runtime, such as a Claude Code process, has its own tools.
-    if tools and membership.app.has_agents:
+    # Some runtimes, such as a Claude Code process, have only their own tools.
+    if tools and membership.app.runtime.takes_client_tools:
         payload["tools"] = [tool.to_payload() for tool in tools]
     return ClientEvent("ui.message", payload, event_id)
 

@@ -150,11 +150,13 @@ async def make_chat_response(sessions: Sessions, membership: Membership, sent: S
     ]
 
     events = []
+    view = membership.event_view
     app_types = membership.app.vocabulary.types if membership.app.vocabulary else {}
     after_seq = sent.seq - 1
     while page := await sessions.log.read(membership.session_id, after_seq, replay_from=-1):
         for row, envelope in zip(page, page.envelopes(), strict=True):
-            if row.trace == sent.turn and row.type in app_types and membership.may_see(row.channel):
+            is_visible = membership.may_see(row.channel) and view.shows_app_type(row.type)
+            if row.trace == sent.turn and row.type in app_types and is_visible:
                 bare_name = row.type.rpartition(".")[2]
                 events.append(ChatAppEvent(bare_name, envelope.payload, envelope.origin))
         after_seq = page.last

@@ -1,4 +1,4 @@
-"""`/api/documents`, `/api/blobs`, `/api/log`: stored content of sessions, as a member may see it."""
+"""`/api/documents`, `/api/log`: stored content of sessions, as a member may see it."""
 
 from collections.abc import AsyncIterator
 
@@ -6,7 +6,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from turnlog.agents.tools import IMAGE_TYPES
+from turnlog.app.visible_rows import open_row_view_at
 from turnlog.log import ListPosition
 from turnlog.log.filter import EventFilter
 from turnlog.log.transfer import export_session
@@ -21,11 +21,6 @@ EXPORT_CHUNK_BYTES = 64 * 1024  # sending a chunk costs as much as some hundred 
 # Sessions in one page of documents; each session has many.
 PAGE_DOCUMENT_SESSIONS = 20
 MAX_PAGE_DOCUMENT_SESSIONS = 100
-BLOB_HEADERS = {
-    "content-disposition": "attachment",
-    "content-security-policy": "default-src 'none'; sandbox",
-    "cache-control": "private, max-age=31536000, immutable",
-}
 DOCUMENTS_QUERY = {
     "session": "only of this session; of a page of the caller's sessions without it",
     "type": "only of this type",
@@ -59,7 +54,7 @@ class DocumentsResponse(msgspec.Struct, omit_defaults=True):
 
 
 class DocumentRoutes:
-    """The routes of documents, blobs and exports."""
+    """The routes of documents and exports."""
 
     def __init__(self, access: SessionAccess) -> None:
         self._access = access
@@ -79,12 +74,6 @@ class DocumentRoutes:
                 "A log as lines of JSON.",
                 query=LOG_QUERY,
                 media_type="application/jsonl",
-            ),
-            get_route(
-                "/api/blobs/{session}/{digest}",
-                self.get_blob,
-                "Binary content, as an attachment.",
-                media_type="application/octet-stream",
             ),
         ]
 
@@ -113,26 +102,20 @@ class DocumentRoutes:
             ]
         return json_response(DocumentsResponse(infos, format_page_cursor(position)))
 
-    async def get_blob(self, request: Request) -> Response:
-        """Send a blob as a sandboxed attachment: a browser must never open it as a page of this server."""
-        membership = await self._access.find_membership(request, request.path_params["session"])
-        name = f"{membership.session_id}/{request.path_params['digest']}"
-        blob = await self._access.sessions.log.get_blob(name)
-        media_type = blob.media_type if blob.media_type in IMAGE_TYPES else "application/octet-stream"
-        return Response(blob.data, media_type=media_type, headers=BLOB_HEADERS)
-
     async def export_log(self, request: Request) -> Response:
         query = request.query_params
         membership = await self._access.find_membership(request, query.get("session", ""))
         record = membership.record
         after_seq = resolve_resume_seq(resolve_cursor(query.get("after", ""), record), record)
         meter = self._access.start_read_meter(request)
+        view = await open_row_view_at(self._access.sessions.log, membership, after_seq)
         lines = export_session(
             self._access.sessions.log,
             membership.session_id,
             after_seq,
             EventFilter(channels=membership.visible_channels),
             meter.charge_and_wait,
+            None if view is None else view.project_row,
         )
         headers = {"content-disposition": f'attachment; filename="{membership.session_id}.jsonl"'}
         return StreamingResponse(join_lines_in_chunks(lines), media_type="application/jsonl", headers=headers)

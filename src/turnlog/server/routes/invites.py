@@ -47,7 +47,7 @@ class InviteResponse(msgspec.Struct, rename={"event_id": "eventId"}):
 
 
 class InviteInfo(msgspec.Struct, omit_defaults=True):
-    """An open invite; without a `principal` it is a link."""
+    """An open invite; without a `principal` it is a link. `name` is what its maker calls it."""
 
     session_id: str
     invite: str
@@ -57,6 +57,7 @@ class InviteInfo(msgspec.Struct, omit_defaults=True):
     by: str
     expires: str
     principal: str | None = None
+    name: str | None = None
 
 
 class InvitesResponse(msgspec.Struct):
@@ -160,4 +161,5 @@ class InviteRoutes:
             invite.by,
             format_timestamp(invite.expires_ms),
             invite.principal,
+            invite.name,
         )

@@ -9,8 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnlog.app import ClientEvent, Membership
+from turnlog.app.attachments import AttachmentBody, attach_files, message_text
 from turnlog.errors import BadInput, InvalidEvent
 from turnlog.events import UiCommand, UiMessage
+from turnlog.events.content import PromptPart
 from turnlog.events.payload import Name
 from turnlog.events.strict_json import convert_strict
 from turnlog.ids import new_id, to_event_id
@@ -35,7 +37,8 @@ class SendBody(CommandFields, frozen=True, kw_only=True, rename="camel"):
 
     Without `session` it goes to the caller's default session of the application. `text` is another name of
     `message`. `targetGridPosition` names the agent by its seat and wins over `targetAgent`. `speakerName` is
-    shown with the message, unless it is the name of another member.
+    shown with the message, unless it is the name of another member. `attachments` are files that the caller
+    has uploaded to the session; a message with files may have no text.
     """
 
     type: Literal["user_message", "user_summon", "user_wake", "user_session_start", "user_session_end"] = (
@@ -49,6 +52,7 @@ class SendBody(CommandFields, frozen=True, kw_only=True, rename="camel"):
     target_agent: Name | None = None
     target_grid_position: GridPosition | None = None
     speaker_name: str | None = None
+    attachments: tuple[AttachmentBody, ...] = ()
 
 
 class SendResponse(msgspec.Struct, rename={"event_id": "eventId"}, omit_defaults=True):
@@ -134,7 +138,9 @@ class MessageRoutes:
         body = await read_json_body(request, SendBody)
         build_command = COMMAND_BUILDERS.get(body.type)
         command = build_command(body) if build_command else None
-        text = "" if command else check_message_text(body.message or body.text or "", "$.message")
+        text = body.message or body.text or ""
+        if command is None and (text or not body.attachments):
+            check_message_text(text, "$.message")
         sessions = self._access.sessions
         if body.session is None:
             creator = get_session_creator(request.scope)
@@ -152,8 +158,10 @@ class MessageRoutes:
             posted = await self._post_command(membership, UiCommand(command=command), event_id)
             return json_response(SendResponse(*posted, session=default_session), 202)
 
+        content = await self._attach(membership, text, body.attachments, "$.attachments")
         message = UiMessage(
-            text=text,
+            text=message_text(text, content),
+            content=content,
             target=body.target_agent,
             channel=body.channel,
             traceparent=read_traceparent(request),
@@ -163,6 +171,32 @@ class MessageRoutes:
         result = await sessions.send(membership, message, event_id)
         request.scope[TURN_KEY] = result.turn
         return json_response(SendResponse(result.seq, result.id, result.turn, default_session), 202)
+
+    async def _attach(
+        self, membership: Membership, text: str, files: Sequence[AttachmentBody], path: str
+    ) -> tuple[PromptPart, ...]:
+        """Return the content of a message with files; nothing for one without."""
+        if not files:
+            return ()
+        membership.require_member()
+        log = self._access.sessions.log
+        return await attach_files(log, membership.app.attachments, membership.session_id, text, files, path)
+
+    async def _attach_posted(self, membership: Membership, event: ClientEvent) -> ClientEvent:
+        """Return a posted message whose `attachments` are its content, as they are in the log."""
+        if event.type != UiMessage.TYPE or "attachments" not in event.payload:
+            return event
+        payload = dict(event.payload)
+        path = f"{event.path}.payload.attachments"
+        try:
+            files = convert_strict(payload.pop("attachments"), list[AttachmentBody])
+        except BadInput as error:
+            raise BadInput(error.problem, path + error.path[1:]) from None
+        text = str(payload.get("text", ""))
+        content = await self._attach(membership, text, files, path)
+        if content:
+            payload |= {"text": message_text(text, content), "content": msgspec.to_builtins(content)}
+        return event._replace(payload=payload)
 
     async def _post_command(
         self, membership: Membership, command: UiCommand, event_id: str | None
@@ -212,7 +246,8 @@ class MessageRoutes:
     async def post_events(self, request: Request) -> Response:
         post = parse_post(await read_json_body(request, object))
         membership = await self._access.find_membership(request, post.session_id)
-        seqs = await self._access.sessions.post(membership, post.events)
+        events = [await self._attach_posted(membership, event) for event in post.events]
+        seqs = await self._access.sessions.post(membership, events)
         return json_response(PostEventsResponse(seqs), 202)
 
     async def stop(self, request: Request) -> Response:
@@ -250,7 +285,8 @@ def make_post(session_id: str | None, bodies: Sequence[EventBody], path_format: 
 
 def make_client_event(body: EventBody, path: str) -> ClientEvent:
     text = body.payload.get("text")
-    if body.type == "ui.message" and isinstance(text, str):
+    has_files_alone = not text and bool(body.payload.get("attachments"))
+    if body.type == "ui.message" and isinstance(text, str) and not has_files_alone:
         check_message_text(text, f"{path}.payload.text")
     event_id = new_id("evt_") if body.id is None else to_event_id(body.id)
     return ClientEvent(body.type, body.payload, event_id, path, body.trace_id)

@@ -8,20 +8,21 @@ from starlette.responses import Response
 
 import turnlog
 from turnlog.app import App, Membership
+from turnlog.app.membership import is_guest
 from turnlog.errors import Forbidden, Unavailable
 from turnlog.server.auth.authentication import get_identity
-from turnlog.server.auth.credentials import is_guest
 from turnlog.server.metrics import Metrics
 from turnlog.server.openapi import Operation, get_route
 from turnlog.server.responses import json_response
 from turnlog.server.session_access import SessionAccess
 from turnlog.server.streaming.event_stream import EventStreamRoute
+from turnlog.server.visible_apps import apps_for, find_guest_memberships
 
 METRICS_MEDIA_TYPE = "text/plain; version=0.0.4"
 
 
 class MeResponse(msgspec.Struct, omit_defaults=True):
-    """The caller, its server roles, and the applications.
+    """The caller, its server roles, and the applications: of a guest those of its sessions.
 
     A guest makes no sessions: `session` is the one that it was invited to.
     """
@@ -98,15 +99,14 @@ class ServerInfoRoutes:
         principal = get_identity(request.scope).principal
         sessions = self._access.sessions
         session_id = None
-        if is_guest(principal):
-            memberships, _ = await sessions.list_memberships(principal)
-            if memberships:
-                session_id = memberships[0].session_id
+        memberships = await find_guest_memberships(sessions, principal)
+        if memberships:
+            session_id = memberships[0].session_id
 
         me = MeResponse(
             principal.name,
             sorted(principal.server_roles),
-            list(sessions.apps),
+            [app.name for app in apps_for(sessions, memberships)],
             not is_guest(principal),
             session_id,
         )
@@ -115,10 +115,11 @@ class ServerInfoRoutes:
     async def list_apps(self, request: Request) -> Response:
         principal = get_identity(request.scope).principal
         sessions = self._access.sessions
-        memberships = None
-        if is_guest(principal):
-            memberships, _ = await sessions.list_memberships(principal)
-        infos = [make_app_info(app, suggestions_for(app, memberships)) for app in sessions.apps.values()]
+        memberships = await find_guest_memberships(sessions, principal)
+        infos = [
+            make_app_info(app, suggestions_for(app, memberships), event_types_for(app, memberships))
+            for app in apps_for(sessions, memberships)
+        ]
         return json_response(AppsResponse(infos))
 
     async def get_metrics(self, request: Request) -> Response:
@@ -148,13 +149,21 @@ def suggestions_for(app: App, guest_memberships: list[Membership] | None) -> lis
     return list(app.suggestions)
 
 
-def make_app_info(app: App, suggestions: list[str]) -> AppInfo:
+def event_types_for(app: App, guest_memberships: list[Membership] | None) -> list[str]:
+    """Return the application's own events: all, or those that a guest sees in one of its sessions."""
+    if guest_memberships is None:
+        return list(app.event_types)
+    views = [one.event_view for one in guest_memberships if one.app is app]
+    return [name for name in app.event_types if any(view.shows_app_type(name) for view in views)]
+
+
+def make_app_info(app: App, suggestions: list[str], event_types: list[str]) -> AppInfo:
     return AppInfo(
         app.name,
         app.title,
         app.guide,
         suggestions,
-        list(app.event_types),
+        event_types,
         list(app.agent_names),
         list(app.channels),
         app.runtime.takes_commands,

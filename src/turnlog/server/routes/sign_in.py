@@ -12,30 +12,32 @@ from starlette.responses import RedirectResponse, Response
 
 from turnlog.app import LOCAL, Principal
 from turnlog.app.member_changes import OwnInvite, check_redeemer
+from turnlog.app.membership import GUEST_PREFIX, is_guest
 from turnlog.errors import BadInput, Forbidden, LimitReached, NotFound, SessionClosed, quote
-from turnlog.events.payload import MAX_NAME_BYTES, Role
+from turnlog.events.payload import MAX_NAME_BYTES, Name, Role
 from turnlog.events.roles import SERVER_ROLES
 from turnlog.ids import now_ms
 from turnlog.server.auth.authentication import get_identity, get_identity_or_none
 from turnlog.server.auth.credentials import (
-    GUEST_PREFIX,
     Authenticator,
     BuiltinAuth,
     Identity,
     JoinCode,
-    is_guest,
 )
 from turnlog.server.html_pages import (
     MAX_GUEST_NAME_CHARS,
     Invitation,
     already_member_page,
+    ended_invitation_page,
     get_root_path,
     invitation_page,
     own_link_page,
+    page_texts,
     role_taken_page,
     unusable_link_page,
 )
 from turnlog.server.openapi import Operation, get_route, post_route
+from turnlog.server.page_texts import PageTexts
 from turnlog.server.request_body import FORM_MEDIA_TYPE, MAX_SMALL_BODY_BYTES, read_form, read_json_body
 from turnlog.server.responses import json_response
 from turnlog.server.routes.idempotency import check_idempotency_key
@@ -48,10 +50,11 @@ ALLOWED_JOINERS = "\u200c\u200d"  # names in some scripts need these two
 
 
 class LinkBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A link that makes one person a member with these roles."""
+    """A link that makes one person a member with these roles. `name` is for the list of links."""
 
     session: str
     roles: Annotated[tuple[Role, ...], msgspec.Meta(min_length=1)]
+    name: Name | None = None
 
 
 class LinkResponse(msgspec.Struct):
@@ -170,10 +173,11 @@ class SignIn:
             refusal = await self._redeem_invite(link, identity.principal)
             if refusal is not None:
                 return refusal
-            return RedirectResponse(console_path(request, join.session), 303, NO_STORE_HEADERS)
+            path = landing_path(request, identity.principal, join.session)
+            return RedirectResponse(path, 303, NO_STORE_HEADERS)
 
         name = fields.get("name", "").strip()
-        problem = find_name_error(name)
+        problem = find_name_error(name, page_texts(request.scope))
         if problem:
             return await self._show_invitation(link, problem, 400)
         guest = Principal(GUEST_PREFIX + secrets.token_hex(8))
@@ -216,7 +220,7 @@ class SignIn:
         key = check_idempotency_key(request.headers.get("idempotency-key"))
         invite_id = auth.make_invite_id(session_id, body.roles, membership.principal.name, key)
         changes = self._access.sessions.member_changes
-        await changes.make_link(membership, body.roles, invite_id, now_ms())
+        await changes.make_link(membership, body.roles, invite_id, now_ms(), body.name)
 
         code = auth.make_join_code(session_id, invite_id)
         path = f"{get_root_path(request.scope)}/sign-in?code={code}"
@@ -241,11 +245,11 @@ class SignIn:
         except OwnInvite:
             return own_link_page(scope)
         except Forbidden:
-            return already_member_page(scope, session_id)
+            return already_member_page(scope, landing_path(link.request, principal, session_id))
         except LimitReached as error:
             return role_taken_page(scope, str(error))
         except (NotFound, SessionClosed):
-            return unusable_link_page(scope)
+            return ended_invitation_page(scope, session_id)
         return None
 
     async def _show_invitation(self, link: OpenedLink, problem: str = "", status: int = 200) -> Response:
@@ -259,9 +263,10 @@ class SignIn:
         except OwnInvite:
             return own_link_page(scope)
         except Forbidden:
-            return already_member_page(scope, session_id)
+            principal = link.identity.principal if link.identity else LOCAL
+            return already_member_page(scope, landing_path(link.request, principal, session_id))
         except NotFound:
-            return unusable_link_page(scope)
+            return ended_invitation_page(scope, session_id)
 
         invitation = Invitation(
             link.code,
@@ -284,7 +289,8 @@ class SignIn:
     def _sign_in_and_redirect(
         self, request: Request, identity: Identity, session_id: str, now_s: float
     ) -> Response:
-        response = RedirectResponse(console_path(request, session_id), 303, NO_STORE_HEADERS)
+        path = landing_path(request, identity.principal, session_id)
+        response = RedirectResponse(path, 303, NO_STORE_HEADERS)
         return self._set_cookie(response, request, identity, now_s)
 
     def _set_cookie(self, response: Response, request: Request, identity: Identity, now_s: float) -> Response:
@@ -309,19 +315,23 @@ def check_session_roles(roles: tuple[str, ...]) -> None:
         raise BadInput(f"expected roles of the session, got the server role {min(server_roles)}", "$.roles")
 
 
-def find_name_error(name: str) -> str:
+def find_name_error(name: str, texts: PageTexts) -> str:
     if not name:
-        return "Please enter your name."
+        return texts.name_missing
     if len(name) > MAX_GUEST_NAME_CHARS or len(name.encode(errors="replace")) > MAX_NAME_BYTES:
-        return "Please use a shorter name."
+        return texts.name_too_long
     if any(category(char) in SPOOFING_CATEGORIES and char not in ALLOWED_JOINERS for char in name):
-        return "Please use letters, digits, spaces and signs."
+        return texts.name_characters
     return ""
 
 
-def console_path(request: Request, session_id: str) -> str:
+def landing_path(request: Request, principal: Principal, session_id: str) -> str:
+    """Return the page that a sign-in leads to: the conversation for a guest, the console for others."""
+    root_path = get_root_path(request.scope)
+    if is_guest(principal):
+        return f"{root_path}/talk/{session_id}"
     query = f"?session={session_id}" if session_id else ""
-    return f"{get_root_path(request.scope)}/{query}"
+    return f"{root_path}/{query}"
 
 
 def cookie_path(request: Request) -> str:

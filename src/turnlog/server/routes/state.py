@@ -18,9 +18,10 @@ from turnlog.server.responses import json_response
 from turnlog.server.session_access import SessionAccess
 from turnlog.server.streaming.query import CursorGone, resolve_resume_seq
 from turnlog.state.meters import Meters
-from turnlog.state.pending import build_pending_report
+from turnlog.state.pending import build_pending_report, build_question_report
 from turnlog.state.transcript import Transcript, TranscriptEntry
 from turnlog.state.tree import Tree
+from turnlog.state.visible_events import EventView
 from turnlog.team.roster import Roster, Team, build_roster_report
 from turnlog.wire.cursor import parse_cursor
 
@@ -108,21 +109,33 @@ def visible_tree(tree: Tree, membership: Membership) -> Tree:
 
 
 def visible_meters(meters: Meters, membership: Membership) -> Meters:
+    if not membership.event_view.shows_internals:
+        return Meters()
     if membership.visible_channels is None:
         return meters
     return meters.visible_in(membership.visible_channels)
 
 
 def visible_teams(roster: Roster, membership: Membership) -> dict[str, Team]:
+    if not membership.event_view.shows_internals:
+        return {}
     if membership.visible_channels is None:
         return roster.teams
     return roster.visible_in(membership.visible_channels)
 
 
 def visible_transcript(transcript: Transcript, membership: Membership) -> list[TranscriptEntry]:
-    if membership.visible_channels is None:
-        return list(transcript.entries.values())
-    return transcript.visible_in(membership.visible_channels)
+    entries = list(transcript.entries.values())
+    if membership.visible_channels is not None:
+        entries = transcript.visible_in(membership.visible_channels)
+    return [entry for entry in entries if is_entry_visible(entry, membership.event_view)]
+
+
+def is_entry_visible(entry: TranscriptEntry, view: EventView) -> bool:
+    """Return whether a member sees a text. A note has the content of an event that may be hidden."""
+    if entry.who == "note":
+        return view.app_types is None
+    return view.shows_internals or not entry.depth
 
 
 def render_transcript(models: ReadModels, membership: Membership) -> list[TranscriptEntry]:
@@ -134,7 +147,9 @@ def render_meters(models: ReadModels, membership: Membership) -> dict[str, Any]:
 
 
 def render_open(models: ReadModels, membership: Membership) -> dict[str, Any]:
-    return build_pending_report(visible_tree(models.tree, membership))
+    tree = visible_tree(models.tree, membership)
+    view = membership.event_view
+    return build_pending_report(tree) if view.shows_internals else build_question_report(tree, view)
 
 
 def render_roster(models: ReadModels, membership: Membership) -> list[dict[str, Any]]:

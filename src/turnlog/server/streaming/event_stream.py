@@ -16,10 +16,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnlog.app import App, Membership
+from turnlog.app.visible_rows import RowView, open_row_view_at
 from turnlog.errors import BadInput, NotFound
 from turnlog.log import Log, Page, SessionRecord
 from turnlog.log.filter import MATCH_ALL, EventFilter
-from turnlog.log.subscription import NO_PAGE_LOCK, FollowOptions, FrameSink, PageLock
+from turnlog.log.subscription import HISTORY_END, NO_PAGE_LOCK, FollowOptions, FrameSink, PageLock
 from turnlog.server.auth.authentication import get_identity, get_session_creator
 from turnlog.server.auth.credentials import Identity
 from turnlog.server.limits.policy import Limits
@@ -52,8 +53,9 @@ from turnlog.server.streaming.streams import (
 )
 from turnlog.server.streaming.turn_response import TurnResponse, make_resumed_dialect, with_heartbeats
 from turnlog.state.tree import Tree
+from turnlog.state.visible_events import EventView
 from turnlog.wire.cursor import Cursor, parse_request_cursor
-from turnlog.wire.dialects.framing import NATIVE_FRAMING, Framing, StreamReset
+from turnlog.wire.dialects.framing import ENVELOPE_FRAMING, Framing, StreamReset
 from turnlog.wire.dialects.registry import DialectRegistry, DialectRequest
 
 # Rows that a filter drops are not sent, so no slow reader bounds them: pages of a filter stay small.
@@ -68,7 +70,7 @@ EVENTS_QUERY = {
     "ids": "seq (default) or dense: messages of office are numbered from 0",
 }
 
-ProjectionKey = tuple[str, str, DialectRequest, frozenset[str] | None]
+ProjectionKey = tuple[str, str, DialectRequest, frozenset[str] | None, EventView]
 
 
 class Selection(NamedTuple):
@@ -192,7 +194,7 @@ class EventStreamRoute:
         if not any(sources):
             return None
         merged = MergedStream(sources, cursors)
-        return IteratorSource(merged.frames(dialect_requests[0].framing.heartbeat, self.heartbeat_s))
+        return IteratorSource(merged.frames(dialect_requests[0].framing, self.heartbeat_s))
 
     def _parse_dialect_requests(
         self, query: QueryParams, memberships: Sequence[Membership]
@@ -265,7 +267,7 @@ class EventStreamRoute:
         options = structs.replace(selection.dialect_request.options, ids="seq")
         request = selection.dialect_request._replace(options=options)
         projection = self._shared_projection(membership, request, record)
-        key = (record.session_id, record.epoch, membership.visible_channels)
+        key = (record.session_id, record.epoch, membership.visible_channels, membership.event_view)
         find_seq = partial(self._numbers.find_seq, key, projection, charge=selection.meter.charge_and_wait)
 
         # Without its first events a log cannot be counted again.
@@ -341,6 +343,8 @@ class EventStreamRoute:
 
         log = self._access.sessions.log
         after_seq = last_complete_seq(at)
+        if not membership.event_view.shows_all:
+            return self._viewed_frames(membership, record, after_seq, selection)
         if event_filter == MATCH_ALL:
             return LogSource(log, session_id, after_seq, record.epoch, self.heartbeat_s)
         pages = log.follow(
@@ -351,9 +355,30 @@ class EventStreamRoute:
             epoch=record.epoch,
             max_bytes=FILTERED_PAGE_BYTES,
             page_lock=page_lock,
-            options=FollowOptions(event_filter.types, meter.charge_and_wait),
+            options=FollowOptions(event_filter.types, meter.charge_and_wait, marks_history_end=True),
         )
         return filter_pages(pages, record.epoch, event_filter, self.heartbeat_s)
+
+    async def _viewed_frames(
+        self, membership: Membership, record: SessionRecord, after_seq: int, selection: Selection
+    ) -> Frames:
+        """Yield the frames of a member who does not see everything. The view needs the rows of all types."""
+        log = self._access.sessions.log
+        pages = log.follow(
+            record.session_id,
+            after_seq,
+            replay_from=after_seq,
+            idle_s=self.heartbeat_s,
+            epoch=record.epoch,
+            max_bytes=FILTERED_PAGE_BYTES,
+            page_lock=selection.page_lock,
+            options=FollowOptions((), selection.meter.charge_and_wait, marks_history_end=True),
+        )
+        view = await open_row_view_at(log, membership, after_seq)
+        frames = filter_pages(pages, record.epoch, selection.event_filter, self.heartbeat_s, view)
+        async with aclosing(frames):
+            async for page in frames:
+                yield page
 
     def _shared_projection(
         self, membership: Membership, dialect_request: DialectRequest, record: SessionRecord
@@ -362,11 +387,12 @@ class EventStreamRoute:
         self._projections = {
             key: projection for key, projection in self._projections.items() if projection.reader_count
         }
-        key = (record.session_id, record.epoch, dialect_request, membership.visible_channels)
+        channels = membership.visible_channels
+        key = (record.session_id, record.epoch, dialect_request, channels, membership.event_view)
         if key not in self._projections:
             log = self._access.sessions.log
             make = partial(make_resumed_dialect, log, membership, dialect_request)
-            covers = EventFilter(channels=membership.visible_channels).matches_turn_and_channel
+            covers = EventFilter(channels=channels).matches_turn_and_channel
             images = BlobImages(log, record.session_id, dialect_request)
             self._projections[key] = DialectProjection(
                 log,
@@ -400,6 +426,7 @@ class LogSource:
             replay_from=self._after_seq,
             idle_s=self._heartbeat_s,
             epoch=self._epoch,
+            history_end=ENVELOPE_FRAMING.caught_up,
         )
 
     def frames(self, page_lock: PageLock) -> Frames:
@@ -410,6 +437,7 @@ class LogSource:
             idle_s=self._heartbeat_s,
             epoch=self._epoch,
             page_lock=page_lock,
+            history_end=ENVELOPE_FRAMING.caught_up,
         )
 
 
@@ -443,16 +471,23 @@ async def peek_frames(frames: Frames, framing: Framing) -> Frames | None:
     return all_frames()
 
 
-def encode_matching_rows(page: Page, epoch: str, event_filter: EventFilter) -> tuple[bytes, int]:
+def encode_matching_rows(
+    page: Page, epoch: str, event_filter: EventFilter, view: RowView | None
+) -> tuple[bytes, int]:
     """Return the frames of the matching rows and their last seq; no bytes and -1 if there is none."""
-    rows = [row for row in page if event_filter.matches(row)]
+    visible_rows = page if view is None else filter(None, map(view.project_row, page))
+    rows = [row for row in visible_rows if event_filter.matches(row)]
     if not rows:
         return b"", -1
     return Page(rows, epoch).frames().data, rows[-1].seq
 
 
 async def filter_pages(
-    pages: AsyncGenerator[Page, None], epoch: str, event_filter: EventFilter, idle_s: float
+    pages: AsyncGenerator[Page, None],
+    epoch: str,
+    event_filter: EventFilter,
+    idle_s: float,
+    view: RowView | None = None,
 ) -> Frames:
     """Yield the frames of matching rows. A heartbeat moves the cursor over the rows that do not match."""
     clock = asyncio.get_running_loop().time
@@ -461,7 +496,12 @@ async def filter_pages(
     sent_seq = -1
     async with aclosing(pages):
         async for page in pages:
-            data, last_seq = encode_matching_rows(page, epoch, event_filter)
+            if page is HISTORY_END:
+                line = cursor_line(read_seq, epoch) if read_seq > sent_seq else b""
+                yield ENVELOPE_FRAMING.caught_up + line
+                sent_seq = max(sent_seq, read_seq)
+                continue
+            data, last_seq = encode_matching_rows(page, epoch, event_filter, view)
             is_silent = not page and page.upto is None
             if page.upto is not None:
                 read_seq = page.upto
@@ -474,7 +514,7 @@ async def filter_pages(
                 beat_s = clock()
             elif is_silent or clock() - beat_s >= idle_s:
                 line = cursor_line(read_seq, epoch) if read_seq > sent_seq else b""
-                yield NATIVE_FRAMING.heartbeat + line
+                yield ENVELOPE_FRAMING.heartbeat + line
                 sent_seq = read_seq
                 beat_s = clock()
     # The session is closed. A reader that reconnects at its end gets 204.

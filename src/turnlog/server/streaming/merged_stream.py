@@ -3,8 +3,8 @@
 An id becomes the list of all cursors in the order of the sessions, so one Last-Event-ID resumes all of them.
 The next page of a session is read when the one before has been sent; sources that share a page lock
 (`Log.follow`) hold one page together. Heartbeats of single sessions are dropped; there is one when all are
-silent. If a session cannot be read any more, the stream ends with its error, and the reader reconnects with
-all its cursors.
+silent. The end of the history is told once, when all have told theirs. If a session cannot be read any more,
+the stream ends with its error, and the reader reconnects with all its cursors.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from turnlog.server.streaming.frames import Frames, with_all_cursors
 from turnlog.wire.cursor import Cursor
+from turnlog.wire.dialects.framing import Framing
 
 
 class MergedStream:
@@ -21,8 +22,9 @@ class MergedStream:
         self._sources = sources
         self._cursors = [str(cursor).encode() for cursor in cursors]
         self._pending_pages: dict[asyncio.Future[bytes], int] = {}
+        self._catching_up = {index for index, source in enumerate(sources) if source is not None}
 
-    async def frames(self, heartbeat: bytes, idle_s: float) -> Frames:
+    async def frames(self, framing: Framing, idle_s: float) -> Frames:
         """Yield pages as they come, and an empty one when no session has sent data for `idle_s`."""
         clock = asyncio.get_running_loop().time
         beat_s = clock() + idle_s
@@ -32,7 +34,7 @@ class MergedStream:
 
             while self._pending_pages:
                 for index, page in await self._next_pages(beat_s - clock()):
-                    data = page.replace(heartbeat, b"")
+                    data = self._with_common_end(page.replace(framing.heartbeat, b""), framing, index)
                     if data:
                         yield data
                         if b"data:" in data:
@@ -48,6 +50,13 @@ class MergedStream:
             for source in self._sources:
                 if source is not None:
                     await source.aclose()
+
+    def _with_common_end(self, page: bytes, framing: Framing, index: int) -> bytes:
+        """Return a page without the end of its session's history, but with that of the last session."""
+        if not self._catching_up or framing.caught_up not in page:
+            return page
+        self._catching_up.discard(index)
+        return page if not self._catching_up else page.replace(framing.caught_up, b"")
 
     def _pull(self, index: int) -> None:
         source = self._sources[index]

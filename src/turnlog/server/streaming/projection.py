@@ -36,7 +36,7 @@ from turnlog.server.log_format import format_traceback_without_messages
 from turnlog.server.streaming.frames import FramePosition, Frames, cursor_line, position_of
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect
-from turnlog.wire.dialects.framing import FrameEncoder, encode_frames
+from turnlog.wire.dialects.framing import EncodeFrames, encode_frames
 
 log = logging.getLogger("turnlog.server")
 
@@ -99,7 +99,7 @@ class DialectProjection:
         make_dialect: Callable[[int], Awaitable[Dialect]],
         covers: Callable[[Row], bool] = lambda _: True,
         resolve: ResolvePayload | None = None,
-        encode: FrameEncoder = encode_frames,
+        encode: EncodeFrames = encode_frames,
     ) -> None:
         self._log = log
         self._record = record

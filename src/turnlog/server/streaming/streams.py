@@ -17,7 +17,7 @@ from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from turnlog.app import Membership, Principal
 from turnlog.errors import SessionDamaged
@@ -275,14 +275,18 @@ class EventStreamResponse:
             await error_response(too_many_streams_error())(scope, receive, send)
             return
         try:
-            headers = [*self._framing.headers, *self._headers]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send(self._make_start())
             if scope["method"] != "HEAD":
                 await self._stream(scope.get(CONNECTION_KEY), receive, send)
         finally:
             rate_limiter.release_stream(principal)
             scope[SENT_BYTES_KEY] = self._sent_bytes
         await send({"type": "http.response.body", "body": b""})
+
+    def _make_start(self) -> Message:
+        # Not in the coroutine, whose variables live as long as the stream.
+        headers = [*self._framing.headers, *self._headers]
+        return {"type": "http.response.start", "status": 200, "headers": headers}
 
     async def _stream(self, connection: StreamConnection | None, receive: Receive, send: Send) -> None:
         self._task = require_current_task()

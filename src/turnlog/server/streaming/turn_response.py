@@ -10,6 +10,7 @@ import math
 from contextlib import aclosing
 
 from turnlog.app import Membership, Sessions
+from turnlog.app.visible_rows import open_row_view
 from turnlog.events import decode_envelope
 from turnlog.ids import now_ms
 from turnlog.log import Log, Page, Row, SessionRecord, envelope_json
@@ -18,6 +19,7 @@ from turnlog.server.streaming.blob_images import BlobImages
 from turnlog.server.streaming.frames import FramePosition, Frames, last_cursor, position_of
 from turnlog.server.streaming.projection import LARGE_FRAME_BYTES
 from turnlog.server.streaming.query import last_complete_seq
+from turnlog.server.streaming.viewed_dialect import ViewedDialect
 from turnlog.state.tree import Tree
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
@@ -46,6 +48,7 @@ class TurnResponse:
         self._start_seq = start_seq
         self._heartbeat_s = heartbeat_s
         self._event_filter = event_filter._replace(turn=trace, channels=membership.visible_channels)
+        self._view = open_row_view(membership)  # of readers without a dialect
         self._dialect: Dialect | None = None  # None: the envelopes themselves
         self._framing = NATIVE_FRAMING
         self._images: BlobImages | None = None
@@ -108,9 +111,10 @@ class TurnResponse:
 
         matches = self._event_filter.matches_type_and_depth(row.type, row.depth)
         if self._dialect is None:
-            if not matches or (row.seq, 0.0) <= seen:
+            visible_row = row if self._view is None else self._view.project_row(row)
+            if visible_row is None or not matches or (row.seq, 0.0) <= seen:
                 return []
-            return [Page([row], self._record.epoch).frames().data]
+            return [Page([visible_row], self._record.epoch).frames().data]
 
         # The dialect converts every event of the turn, because later events may refer to it.
         if self._images is not None:
@@ -148,8 +152,10 @@ async def insert_heartbeats(
 async def make_dialect(
     log: Log, membership: Membership, dialect_request: DialectRequest, start_seq: int
 ) -> Dialect:
+    view = open_row_view(membership)
     if not dialect_request.options.stream_meta_history_and_tool_results:
-        return dialect_request.create_dialect(no_history)
+        plain_dialect = dialect_request.create_dialect(no_history)
+        return plain_dialect if view is None else ViewedDialect(plain_dialect, view)
 
     dialect = DialectWithHistory(dialect_request)
     after_seq = -1
@@ -158,11 +164,14 @@ async def make_dialect(
         if not rows:
             break
         for row in rows:
-            if row.seq < start_seq and membership.may_see(row.channel):
-                envelope = decode_envelope(envelope_json(row))
+            if row.seq >= start_seq or not membership.may_see(row.channel):
+                continue
+            visible_row = row if view is None else view.project_row(row)
+            if visible_row is not None:
+                envelope = decode_envelope(envelope_json(visible_row))
                 dialect.history.apply(envelope, membership.app.catalog.decode_payload(envelope))
         after_seq = rows[-1].seq
-    return dialect
+    return dialect if view is None else ViewedDialect(dialect, view)
 
 
 async def make_resumed_dialect(

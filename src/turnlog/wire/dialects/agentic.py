@@ -40,6 +40,7 @@ from turnlog.events import (
     UiMessage,
     UnknownPayload,
 )
+from turnlog.events.content import label_files
 from turnlog.wire.dialects._common import (
     call_args,
     is_foreign_event,
@@ -170,7 +171,7 @@ class Agentic:
     def _user_message(self, agent: AgenticAgentState, envelope: Envelope, payload: UiMessage) -> None:
         # A message that opens a turn is the prompt of the agent that starts for it.
         if agent.agent_id:
-            agent.write("prompt", payload.text, request_id=envelope.trace_id)
+            agent.write("prompt", label_files(payload.text, payload.content), request_id=envelope.trace_id)
 
     def _action(self, agent: AgenticAgentState, envelope: Envelope, payload: UiAction) -> None:
         # Other actions are on views, which 001 does not have.

@@ -19,7 +19,14 @@ from turnlog.wire.dialects.base import DEFAULT_OPTIONS, Dialect, DialectFactory,
 from turnlog.wire.dialects.blocks import Blocks
 from turnlog.wire.dialects.blocks_raw import BlocksRaw
 from turnlog.wire.dialects.blocks_xml import BlocksXml
-from turnlog.wire.dialects.framing import DONE_FRAME, FOREIGN_FRAMING, NATIVE_FRAMING, SSE_HEADERS, Framing
+from turnlog.wire.dialects.framing import (
+    DONE_FRAME,
+    ENVELOPE_FRAMING,
+    FOREIGN_FRAMING,
+    NATIVE_FRAMING,
+    SSE_HEADERS,
+    Framing,
+)
 
 TURNLOG = "turnlog"
 BLOCK_DIALECTS = frozenset({"blocks", "blocks-xml", "blocks-raw"})
@@ -63,7 +70,7 @@ class DialectRequest(NamedTuple):
 
     @property
     def framing(self) -> Framing:
-        return self.definition.framing if self.definition else NATIVE_FRAMING
+        return self.definition.framing if self.definition else ENVELOPE_FRAMING
 
     @property
     def has_dense_ids(self) -> bool:

@@ -34,7 +34,8 @@ from turnlog.server.request_body import read_json_body
 from turnlog.server.responses import json_response
 from turnlog.server.routes.messages import StopResponse
 from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
-from turnlog.server.streaming.streams import SSE_MEDIA_TYPE, EventStreamResponse, IteratorSource
+from turnlog.server.streaming.streams import SSE_MEDIA_TYPE, EventStreamResponse
+from turnlog.server.visible_apps import apps_for, find_guest_memberships
 from turnlog.wire import sse
 from turnlog.wire.dialects.ag_ui.dialect import AgUi
 from turnlog.wire.dialects.ag_ui.messages import ThreadMessages
@@ -92,7 +93,15 @@ class AgUiRoutes:
         self._access = server.access
 
     async def get_capabilities(self, request: Request) -> Response:
-        return json_response(describe_capabilities(find_served_app(self._access, request)))
+        app = find_served_app(self._access, request)
+        principal = get_identity(request.scope).principal
+        memberships = await find_guest_memberships(self._access.sessions, principal)
+        if app not in apps_for(self._access.sessions, memberships):
+            raise NotFound(f"no application {app.name}")
+        shows_internals = memberships is None or any(
+            one.app is app and one.event_view.shows_internals for one in memberships
+        )
+        return json_response(describe_capabilities(app, shows_internals=shows_internals))
 
     async def stop(self, request: Request) -> Response:
         membership = await self._find_membership(request)
@@ -171,7 +180,7 @@ class AgUiRoutes:
         bounds = await sessions.log.turn_bounds(session_id, turn)
         if bounds is not None:
             await stream.read_before(bounds[0], first_seq, meter.charge_and_wait)
-        return self._make_response(request, membership, stream, first_seq, last_seq, turn)
+        return stream.make_response(self._server, request, first_seq, last_seq, turn)
 
     async def _attach(
         self,
@@ -196,24 +205,7 @@ class AgUiRoutes:
         await stream.read_before(record.first, record.last + 1, meter.charge_and_wait)
         run.run_id = run_id or stream.last_turn or record.session_id
         first_seq = record.last + 1
-        return self._make_response(request, membership, stream, first_seq, record.last, stream.last_turn)
-
-    def _make_response(
-        self,
-        request: Request,
-        membership: Membership,
-        stream: RunStream,
-        first_seq: int,
-        earliest_end_seq: int,
-        turn: str | None,
-    ) -> EventStreamResponse:
-        frames = stream.frames(first_seq, earliest_end_seq, self._server.limits.heartbeat_interval_s)
-        headers = [(b"turnlog-session", membership.session_id.encode())]
-        if turn:
-            headers.append((b"turnlog-turn", turn.encode()))
-        return self._server.events.streams.make_response(
-            IteratorSource(frames), get_identity(request.scope), [membership], FRAMING, headers
-        )
+        return stream.make_response(self._server, request, first_seq, record.last, stream.last_turn)
 
     async def _find_membership(self, request: Request) -> Membership:
         membership = await self._find_thread(request)

@@ -197,11 +197,14 @@ def to_block(part: Any, path: str) -> dict[str, Any]:
     source = part.get("source")
     fields = source if isinstance(source, dict) else {}
     value = fields.get("value")
+    block: dict[str, Any] = {"type": kind}
+    metadata = part.get("metadata")
+    filename = metadata.get("filename") if isinstance(metadata, dict) else None
+    if kind == "document" and isinstance(filename, str):
+        block["title"] = filename
     if fields.get("type") == "url":
-        return {"type": kind, "source": {"type": "url", "url": value}}
+        return block | {"source": {"type": "url", "url": value}}
     if fields.get("type") == "data":
-        return {
-            "type": kind,
-            "source": {"type": "base64", "media_type": fields.get("mimeType"), "data": value},
-        }
+        source = {"type": "base64", "media_type": fields.get("mimeType"), "data": value}
+        return block | {"source": source}
     raise BadInput("expected a source of the type data or url", f"{path}.source.type")

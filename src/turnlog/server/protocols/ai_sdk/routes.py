@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnlog.app import App, Membership
+from turnlog.app.visible_rows import open_row_view
 from turnlog.errors import BadInput, NotFound
 from turnlog.events import AgentStart, UiMessage, decode_envelope
 from turnlog.events.envelope import parse_timestamp_ms
@@ -37,7 +38,7 @@ from turnlog.server.responses import json_response
 from turnlog.server.routes.messages import StopResponse
 from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
 from turnlog.server.streaming.query import parse_dialect_options
-from turnlog.server.streaming.streams import SSE_MEDIA_TYPE, EventStreamResponse, IteratorSource
+from turnlog.server.streaming.streams import SSE_MEDIA_TYPE, EventStreamResponse
 from turnlog.state.tree import restrict_to_channels
 from turnlog.wire.dialects.ai_sdk.dialect import AiSdk
 from turnlog.wire.dialects.ai_sdk.messages import ChatMessages
@@ -100,6 +101,7 @@ class AiSdkRoutes:
         meter = self._access.start_read_meter(request)
         catalog = membership.app.catalog
         dialect = AiSdk(self._read_options(request, membership.app), no_history)
+        view = open_row_view(membership)
         chat = ChatMessages()
         record = await sessions.log.info(membership.session_id)
         after = record.first - 1
@@ -109,10 +111,14 @@ class AiSdkRoutes:
                 if not membership.may_see(row.channel):
                     continue
                 payload = catalog.decode_payload(envelope)
+                projected = (envelope, payload) if view is None else view.project(envelope, payload)
+                if projected is None:
+                    continue
+                envelope, payload = projected
                 if isinstance(payload, AgentStart) and payload.via == "prompt" and payload.prompt:
-                    chat.add_user_message(envelope.id, payload.prompt)
+                    chat.add_user_message(envelope.id, payload.prompt, payload.content)
                 elif isinstance(payload, UiMessage) and envelope.agent_id:
-                    chat.add_user_message(envelope.id, payload.text)
+                    chat.add_user_message(envelope.id, payload.text, payload.content)
                 for message in dialect.convert(envelope, payload):
                     chat.apply(msgspec.json.decode(message))
             after = page.last
@@ -215,14 +221,7 @@ class AiSdkRoutes:
     ) -> EventStreamResponse:
         request.scope[SESSION_KEY] = membership.session_id
         request.scope[TURN_KEY] = turn
-        frames = stream.frames(first_seq, earliest_end_seq, self._server.limits.heartbeat_interval_s)
-        headers = [
-            (b"turnlog-session", membership.session_id.encode()),
-            (b"turnlog-turn", turn.encode()),
-        ]
-        return self._server.events.streams.make_response(
-            IteratorSource(frames), get_identity(request.scope), [membership], AI_SDK_FRAMING, headers
-        )
+        return stream.make_response(self._server, request, first_seq, earliest_end_seq, turn)
 
     def _read_options(self, request: Request, app: App) -> DialectOptions:
         version = request.headers.get(VERSION_HEADER)

@@ -112,6 +112,9 @@ class LiveEncoders:
     def get(self, readable: Readable, channels: frozenset[str] | None, cursor: int | None) -> LiveEncoder:
         if cursor is not None and make_cursor(None) <= cursor:
             return LiveEncoder(readable, cursor)
+        # A view remembers what one reader has read.
+        if readable.view is not None:
+            return LiveEncoder(readable, None)
         key = (readable.session_id, readable.epoch, channels)
         encoder = self._encoders.get(key)
         if encoder is None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from turnlog.app import Membership
+from turnlog.app.visible_rows import RowView, open_row_view
 from turnlog.log import Log, Row, envelope_json
 from turnlog.log.filter import EventFilter
 from turnlog.server.protocols.durable_streams.open_stream import OpenStream
@@ -34,7 +35,8 @@ class Readable(NamedTuple):
     """What can be read as a stream: a session, the parts of others before it, and how its rows are read.
 
     `first` and `last` are the seqs of the session's own events. `counts_all` is whether events without
-    content move the offset, too.
+    content move the offset, too. `view` is that of a member who does not see everything: it belongs to one
+    reader, and must be primed.
     """
 
     session_id: str
@@ -50,6 +52,7 @@ class Readable(NamedTuple):
     decode: RowDecoder
     offset_at: Callable[[int], str]
     counts_all: bool = False
+    view: RowView | None = None
 
     @property
     def parts(self) -> tuple[InheritedPart, ...]:
@@ -102,6 +105,7 @@ def make_readable_stream(stream: OpenStream) -> Readable:
 def make_readable_session(membership: Membership) -> Readable:
     record = membership.record
     event_filter = EventFilter(channels=membership.visible_channels)
+    view = open_row_view(membership)
     return Readable(
         session_id=record.session_id,
         epoch=record.epoch,
@@ -113,9 +117,10 @@ def make_readable_session(membership: Membership) -> Readable:
         last=record.last,
         tail=record.last + 1,
         is_closed=record.closed,
-        decode=partial(decode_session_row, event_filter),
+        decode=partial(decode_session_row, event_filter, view),
         offset_at=partial(offset_in_session, tag_epoch(record.epoch)),
         counts_all=True,
+        view=view,
     )
 
 
@@ -131,8 +136,11 @@ def decode_stream_row(stream_format: StreamFormat, row: Row) -> StoredContent:
     return decode_content(row.type, envelope_json(row), stream_format)
 
 
-def decode_session_row(event_filter: EventFilter, row: Row) -> StoredContent:
-    return StoredContent(envelope_json(row)) if event_filter.matches(row) else NO_CONTENT
+def decode_session_row(event_filter: EventFilter, view: RowView | None, row: Row) -> StoredContent:
+    visible_row = row if view is None else view.project_row(row)
+    if visible_row is None or not event_filter.matches(row):
+        return NO_CONTENT
+    return StoredContent(envelope_json(visible_row))
 
 
 async def read_contents(log: Log, readable: Readable, position: int, max_bytes: int) -> ContentPage:

@@ -228,6 +228,7 @@ class StreamRoutes:
         meter = self._access.start_read_meter(request)
         opened = await self._open(request)
         position = opened.readable.resolve(read.offset)
+        await self._prime_view(opened.readable, position)
         if opened.stream is not None:
             await opened.stream.touch()
         if read.live is LiveMode.SSE:
@@ -241,6 +242,10 @@ class StreamRoutes:
 
         page = await self._read_page(opened.readable, position, meter)
         return self._make_read_response(request, opened.readable, page, {})
+
+    async def _prime_view(self, readable: Readable, position: int) -> None:
+        if readable.view is not None:
+            await readable.view.prime(self._access.sessions.log, readable.session_id, position - 1)
 
     async def _read_page(self, readable: Readable, position: int, meter: ReadMeter) -> ContentPage:
         log = self._access.sessions.log
@@ -257,6 +262,7 @@ class StreamRoutes:
                 await wait_for_content(self._access.sessions.log, readable, self._long_poll_s)
             opened = await self._open(request)
             readable = opened.readable
+            await self._prime_view(readable, position)
             if opened.stream is not None:
                 await opened.stream.touch()
 

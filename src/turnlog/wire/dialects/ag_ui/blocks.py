@@ -18,16 +18,7 @@ from turnlog.wire.dialects.ag_ui.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-
-
-@dataclass(slots=True)
-class AgUiBlock:
-    """A block between its START and its END. `message_id` is the id of its message or of its call."""
-
-    kind: str
-    message_id: str
-    tool: str = ""
-    has_content: bool = False
+from turnlog.wire.dialects.streamed_blocks import StreamedBlock
 
 
 @dataclass(slots=True)
@@ -38,13 +29,13 @@ class AgUiAgent:
     subagent_run_id: str | None = None
     started: SubagentStarted | None = None
     step_name: str = ""
-    blocks: dict[str, AgUiBlock] = field(default_factory=dict)
+    blocks: dict[str, StreamedBlock] = field(default_factory=dict)
     call_ids: dict[str, str] = field(default_factory=dict)  # by block, for retractions
 
 
-def start_events(agent: AgUiAgent, block: AgUiBlock, timestamp: int, **more: Any) -> list[AgUiEvent]:
+def start_events(agent: AgUiAgent, block: StreamedBlock, timestamp: int, **more: Any) -> list[AgUiEvent]:
     fields = {"subagent_run_id": agent.subagent_run_id, "timestamp": timestamp, **more}
-    message_id = block.message_id
+    message_id = block.part_id
     if block.kind == "text":
         return [TextMessageStart(message_id=message_id, role="assistant", name=agent.name or None, **fields)]
     if block.kind == "thinking":
@@ -55,22 +46,22 @@ def start_events(agent: AgUiAgent, block: AgUiBlock, timestamp: int, **more: Any
     return [ToolCallStart(tool_call_id=message_id, tool_call_name=block.tool, **fields)]
 
 
-def content_event(agent: AgUiAgent, block: AgUiBlock, text: str) -> AgUiEvent:
+def content_event(agent: AgUiAgent, block: StreamedBlock, text: str) -> AgUiEvent:
     owner = agent.subagent_run_id
     if block.kind == "text":
-        return TextMessageContent(message_id=block.message_id, delta=text, subagent_run_id=owner)
+        return TextMessageContent(message_id=block.part_id, delta=text, subagent_run_id=owner)
     if block.kind == "thinking":
-        return ReasoningMessageContent(message_id=block.message_id, delta=text, subagent_run_id=owner)
-    return ToolCallArgs(tool_call_id=block.message_id, delta=text, subagent_run_id=owner)
+        return ReasoningMessageContent(message_id=block.part_id, delta=text, subagent_run_id=owner)
+    return ToolCallArgs(tool_call_id=block.part_id, delta=text, subagent_run_id=owner)
 
 
-def end_events(agent: AgUiAgent, block: AgUiBlock) -> list[AgUiEvent]:
+def end_events(agent: AgUiAgent, block: StreamedBlock) -> list[AgUiEvent]:
     owner = agent.subagent_run_id
     if block.kind == "text":
-        return [TextMessageEnd(message_id=block.message_id, subagent_run_id=owner)]
+        return [TextMessageEnd(message_id=block.part_id, subagent_run_id=owner)]
     if block.kind == "thinking":
         return [
-            ReasoningMessageEnd(message_id=block.message_id, subagent_run_id=owner),
-            ReasoningEnd(message_id=block.message_id, subagent_run_id=owner),
+            ReasoningMessageEnd(message_id=block.part_id, subagent_run_id=owner),
+            ReasoningEnd(message_id=block.part_id, subagent_run_id=owner),
         ]
-    return [ToolCallEnd(tool_call_id=block.message_id, subagent_run_id=owner)]
+    return [ToolCallEnd(tool_call_id=block.part_id, subagent_run_id=owner)]

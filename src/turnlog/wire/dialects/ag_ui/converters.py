@@ -22,6 +22,7 @@ from turnlog.events import (
     BlockStart,
     Envelope,
     Payload,
+    SessionClose,
     SessionError,
     SessionTitle,
     ToolAwait,
@@ -33,11 +34,9 @@ from turnlog.events import (
     View,
 )
 from turnlog.events.a2ui import A2UI_KIND
+from turnlog.events.content import label_files
 from turnlog.wire.dialects._common import call_args, to_json_text
-from turnlog.wire.dialects.ag_ui.blocks import (
-    AgUiAgent,
-    AgUiBlock,
-)
+from turnlog.wire.dialects.ag_ui.blocks import AgUiAgent
 from turnlog.wire.dialects.ag_ui.content import build_result_parts
 from turnlog.wire.dialects.ag_ui.events import (
     METADATA_KEY,
@@ -54,6 +53,13 @@ from turnlog.wire.dialects.ag_ui.events import (
 )
 from turnlog.wire.dialects.ag_ui.writer import AgUiWriter
 from turnlog.wire.dialects.run_outcome import FAILED_STOPS
+from turnlog.wire.dialects.streamed_blocks import (
+    StreamedBlock,
+    convert_block_delta,
+    convert_block_end,
+    convert_block_start,
+    finish_block,
+)
 from turnlog.wire.dialects.surfaces import surface_operations
 
 # people
@@ -63,7 +69,7 @@ def _convert_user_message(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope,
     # A message that opens a turn is the prompt of the agent that starts for it.
     is_own = out.run is not None and envelope.id == out.run.own_message
     if envelope.agent_id and not is_own:
-        out.write_user_text(envelope.id, payload.text)
+        out.write_user_text(envelope.id, label_files(payload.text, payload.content))
 
 
 def _convert_person_event(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: Payload) -> None:
@@ -141,36 +147,6 @@ def _convert_error(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payloa
 # blocks
 
 
-def _convert_block_start(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: BlockStart) -> None:
-    block = AgUiBlock(payload.kind, payload.block_id)
-    if payload.kind == "tool_call":
-        if payload.call_id is None or payload.tool is None:
-            return
-        block = AgUiBlock("tool_call", payload.call_id, payload.tool)
-        agent.call_ids[payload.block_id] = payload.call_id
-    elif payload.kind == "other":
-        return
-    agent.blocks[payload.block_id] = block
-    out.start_block(agent, block)
-
-
-def convert_block_delta(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: BlockDelta) -> None:
-    block = agent.blocks.get(payload.block_id)
-    if block is not None and payload.text:
-        out.write_content(agent, block, payload.text)
-
-
-def _convert_block_end(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: BlockEnd) -> None:
-    # The final event ends a complete block.
-    block = agent.blocks.get(payload.block_id)
-    if block is None or payload.status == "complete":
-        return
-    del agent.blocks[payload.block_id]
-    if payload.text and not block.has_content:
-        out.write_content(agent, block, payload.text)
-    out.end_block(agent, block)
-
-
 def _convert_retract(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: BlockRetract) -> None:
     for block_id in payload.block_ids:
         block = agent.blocks.pop(block_id, None)
@@ -194,8 +170,8 @@ def _convert_assistant_message(
 ) -> None:
     if payload.block_id not in agent.blocks and not payload.text:
         return
-    whole = AgUiBlock("text", payload.block_id or envelope.id)
-    message_id = out.finish_block(agent, payload.block_id, whole, payload.text)
+    whole = StreamedBlock("text", payload.block_id or envelope.id)
+    message_id = finish_block(out, agent, payload.block_id, whole, payload.text)
     for citation in payload.citations:
         out.write_custom(agent, "citation", {"messageId": message_id, **msgspec.to_builtins(citation)})
 
@@ -205,8 +181,8 @@ def _convert_assistant_thinking(
 ) -> None:
     if payload.block_id not in agent.blocks and not payload.text:
         return
-    whole = AgUiBlock("thinking", payload.block_id or envelope.id)
-    message_id = out.finish_block(agent, payload.block_id, whole, payload.text)
+    whole = StreamedBlock("thinking", payload.block_id or envelope.id)
+    message_id = finish_block(out, agent, payload.block_id, whole, payload.text)
     if payload.signature:
         out.write(
             ReasoningEncryptedValue(
@@ -258,11 +234,11 @@ def _convert_files(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payloa
 def _convert_tool_call(out: AgUiWriter, agent: AgUiAgent, _: Envelope, payload: ToolCall) -> None:
     args = call_args(payload)
     text = args if isinstance(args, str) else to_json_text(args)
-    whole = AgUiBlock("tool_call", payload.call_id, payload.tool)
+    whole = StreamedBlock("tool_call", payload.call_id, payload.tool)
     more: dict[str, Any] = {}
     if payload.executor == "provider":
         more["metadata"] = {METADATA_KEY: {"executor": "provider"}}
-    out.finish_block(agent, payload.block_id, whole, text, **more)
+    finish_block(out, agent, payload.block_id, whole, text, **more)
     if payload.block_id is not None:
         agent.call_ids[payload.block_id] = payload.call_id
 
@@ -299,14 +275,15 @@ CONVERTERS: dict[type, Callable[[AgUiWriter, AgUiAgent, Envelope, Any], None]] =
     UiAction: _convert_person_event,
     ApprovalDecision: _convert_person_event,
     SessionTitle: _convert_person_event,
+    SessionClose: _convert_person_event,
     AgentStart: _convert_agent_start,
     AgentEnd: _convert_agent_end,
     AgentHandoff: _convert_handoff,
     AgentUsage: _convert_usage,
     SessionError: _convert_error,
-    BlockStart: _convert_block_start,
+    BlockStart: convert_block_start,
     BlockDelta: convert_block_delta,
-    BlockEnd: _convert_block_end,
+    BlockEnd: convert_block_end,
     BlockRetract: _convert_retract,
     AssistantMessage: _convert_assistant_message,
     AssistantThinking: _convert_assistant_thinking,

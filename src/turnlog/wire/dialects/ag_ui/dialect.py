@@ -22,11 +22,8 @@ from turnlog.events import (
 )
 from turnlog.wire import sse
 from turnlog.wire.dialects._common import is_foreign_event
-from turnlog.wire.dialects.ag_ui.blocks import (
-    AgUiAgent,
-    AgUiBlock,
-)
-from turnlog.wire.dialects.ag_ui.converters import CONVERTERS, convert_block_delta
+from turnlog.wire.dialects.ag_ui.blocks import AgUiAgent
+from turnlog.wire.dialects.ag_ui.converters import CONVERTERS
 from turnlog.wire.dialects.ag_ui.events import (
     AgUiEvent,
     MessagesSnapshot,
@@ -43,6 +40,7 @@ from turnlog.wire.dialects.ag_ui.outcome import build_run_end, find_interrupts, 
 from turnlog.wire.dialects.ag_ui.writer import AgUiRun, AgUiWriter
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DialectOptions, HistoryLookup, no_history
 from turnlog.wire.dialects.run_outcome import LIVE_PAYLOADS, RunOutcome, RunProgress
+from turnlog.wire.dialects.streamed_blocks import StreamedBlock, convert_block_delta
 from turnlog.wire.json_patch import diff_json
 
 
@@ -113,7 +111,7 @@ class AgUi:
         )
         repeated = self._repeated_blocks() if run.sends_messages and self._writer.version == "0" else {}
         if run.sends_messages:
-            without = {block.message_id for blocks in repeated.values() for block in blocks}
+            without = {block.part_id for blocks in repeated.values() for block in blocks}
             messages = run.messages.to_json(with_activities=True, without=without)
             self._writer.write(MessagesSnapshot(messages=messages))
         if run.state is not None:
@@ -169,7 +167,7 @@ class AgUi:
         self._writer.out.clear()
         return messages
 
-    def _repeated_blocks(self) -> dict[str, list[AgUiBlock]]:
+    def _repeated_blocks(self) -> dict[str, list[StreamedBlock]]:
         """Return the blocks, by agent, that clients before 1.0 get from their start and not in a snapshot.
 
         Those clients begin a message that is opened again from nothing, and bind a question only to a call of
@@ -177,10 +175,10 @@ class AgUi:
         """
         blocks = {agent_id: list(agent.blocks.values()) for agent_id, agent in self._writer.agents.items()}
         for agent_id, call in find_waiting_calls(self._progress.tree):
-            blocks.setdefault(agent_id, []).append(AgUiBlock("tool_call", call.call_id, call.tool))
+            blocks.setdefault(agent_id, []).append(StreamedBlock("tool_call", call.call_id, call.tool))
         return blocks
 
-    def _reopen_agents(self, repeated: Mapping[str, Sequence[AgUiBlock]]) -> None:
+    def _reopen_agents(self, repeated: Mapping[str, Sequence[StreamedBlock]]) -> None:
         """Write the start of every open agent and block; those `repeated` with all that they have."""
         for agent_id, agent in self._writer.agents.items():
             if agent.started is not None:
@@ -192,9 +190,9 @@ class AgUi:
                 if agent_id in repeated:
                     self._repeat_block(agent, block)
 
-    def _repeat_block(self, agent: AgUiAgent, block: AgUiBlock) -> None:
+    def _repeat_block(self, agent: AgUiAgent, block: StreamedBlock) -> None:
         assert self._run is not None
-        text = self._run.messages.text_of(block.message_id)
+        text = self._run.messages.text_of(block.part_id)
         if text:
             self._writer.write_content(agent, block, text)
         if block not in agent.blocks.values():

@@ -68,11 +68,13 @@ def describe_end(end: AgentEnd) -> dict[str, Any]:
 
 
 def token_usage(model: str, usage: Usage) -> TokenUsage:
+    # The protocol counts cached tokens as part of the input, and not beside it.
+    input_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_creation_tokens
     return TokenUsage(
         model=model,
-        input_tokens=usage.input_tokens,
+        input_tokens=input_tokens,
         output_tokens=usage.output_tokens,
-        total_tokens=usage.input_tokens + usage.output_tokens,
+        total_tokens=input_tokens + usage.output_tokens,
         cached_input_tokens=usage.cache_read_tokens or None,
         cache_write_input_tokens=usage.cache_creation_tokens or None,
     )

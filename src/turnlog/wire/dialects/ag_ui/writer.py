@@ -13,7 +13,6 @@ from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.state.view_actions import OpenViews
 from turnlog.wire.dialects.ag_ui.blocks import (
     AgUiAgent,
-    AgUiBlock,
     content_event,
     end_events,
     start_events,
@@ -28,6 +27,7 @@ from turnlog.wire.dialects.ag_ui.events import (
 )
 from turnlog.wire.dialects.ag_ui.messages import ThreadMessages
 from turnlog.wire.dialects.run_outcome import RunOutcome
+from turnlog.wire.dialects.streamed_blocks import StreamedBlock
 
 
 class StateFold(Protocol):
@@ -89,28 +89,18 @@ class AgUiWriter:
         )
         self.write(event)
 
-    def start_block(self, agent: AgUiAgent, block: AgUiBlock, **more: Any) -> None:
+    def make_block(self, kind: str, part_id: str, tool: str = "") -> StreamedBlock:
+        return StreamedBlock(kind, part_id, tool)
+
+    def start_block(self, agent: AgUiAgent, block: StreamedBlock, **more: Any) -> None:
         self.out += start_events(agent, block, self.timestamp, **more)
 
-    def write_content(self, agent: AgUiAgent, block: AgUiBlock, text: str) -> None:
+    def write_content(self, agent: AgUiAgent, block: StreamedBlock, text: str) -> None:
         block.has_content = True
         self.out.append(content_event(agent, block, text))
 
-    def end_block(self, agent: AgUiAgent, block: AgUiBlock) -> None:
+    def end_block(self, agent: AgUiAgent, block: StreamedBlock) -> None:
         self.out += end_events(agent, block)
-
-    def finish_block(
-        self, agent: AgUiAgent, block_id: str | None, whole: AgUiBlock, text: str, **more: Any
-    ) -> str:
-        """Write the end of a block by its final event, or all of it if its start is not known."""
-        block = agent.blocks.pop(block_id or "", None)
-        if block is None:
-            block = whole
-            self.start_block(agent, block, **more)
-        if text and not block.has_content:
-            self.write_content(agent, block, text)
-        self.end_block(agent, block)
-        return block.message_id
 
     def write_user_text(self, message_id: str, text: str) -> None:
         self.write(TextMessageStart(message_id=message_id, role="user", timestamp=self.timestamp))

@@ -36,6 +36,12 @@ from turnlog.wire.dialects.ai_sdk.parts import (
 )
 from turnlog.wire.dialects.ai_sdk.writer import AiSdkAgent, AiSdkBlock, AiSdkWriter
 from turnlog.wire.dialects.run_outcome import FAILED_STOPS
+from turnlog.wire.dialects.streamed_blocks import (
+    convert_block_delta,
+    convert_block_end,
+    convert_block_start,
+    finish_block,
+)
 from turnlog.wire.dialects.surfaces import surface_operations
 
 APPROVALS_SINCE = 6
@@ -121,37 +127,6 @@ def _convert_error(out: AiSdkWriter, _: AiSdkAgent, __: Envelope, payload: Sessi
 # blocks
 
 
-def _convert_block_start(out: AiSdkWriter, agent: AiSdkAgent, _: Envelope, payload: BlockStart) -> None:
-    if payload.kind == "tool_call":
-        if payload.call_id is None or payload.tool is None:
-            return
-        block = AiSdkBlock("tool_call", payload.call_id, payload.tool)
-        agent.call_ids[payload.block_id] = payload.call_id
-    elif payload.kind == "other":
-        return
-    else:
-        block = AiSdkBlock(payload.kind, payload.block_id)
-    agent.blocks[payload.block_id] = block
-    out.start_block(agent, block)
-
-
-def _convert_block_delta(out: AiSdkWriter, agent: AiSdkAgent, _: Envelope, payload: BlockDelta) -> None:
-    block = agent.blocks.get(payload.block_id)
-    if block is not None and payload.text:
-        out.add_text(agent, block, payload.text)
-
-
-def _convert_block_end(out: AiSdkWriter, agent: AiSdkAgent, _: Envelope, payload: BlockEnd) -> None:
-    # The final event ends a complete block.
-    block = agent.blocks.get(payload.block_id)
-    if block is None or payload.status == "complete":
-        return
-    del agent.blocks[payload.block_id]
-    if payload.text and not block.pieces:
-        out.add_text(agent, block, payload.text)
-    out.end_block(agent, block)
-
-
 def _convert_retract(out: AiSdkWriter, agent: AiSdkAgent, envelope: Envelope, payload: BlockRetract) -> None:
     part_ids = [agent.call_ids.get(block_id, block_id) for block_id in payload.block_ids]
     # A reset removes all parts of the step, and none of earlier steps.
@@ -183,7 +158,7 @@ def _convert_assistant_message(
     if payload.block_id not in agent.blocks and not payload.text:
         return
     whole = AiSdkBlock("text", payload.block_id or envelope.id)
-    out.finish_block(agent, payload.block_id, whole, payload.text)
+    finish_block(out, agent, payload.block_id, whole, payload.text)
     if agent.card is None:
         for number, citation in enumerate(payload.citations):
             out.out.append(citation_part(citation, f"{envelope.id}-{number}"))
@@ -195,7 +170,7 @@ def _convert_assistant_thinking(
     if payload.block_id not in agent.blocks and not payload.text:
         return
     whole = AiSdkBlock("thinking", payload.block_id or envelope.id)
-    out.finish_block(agent, payload.block_id, whole, payload.text)
+    finish_block(out, agent, payload.block_id, whole, payload.text)
 
 
 def _convert_assistant_block(
@@ -282,9 +257,9 @@ CONVERTERS: dict[type, Callable[[AiSdkWriter, AiSdkAgent, Envelope, Any], None]]
     AgentHandoff: _convert_handoff,
     AgentUsage: _convert_usage,
     SessionError: _convert_error,
-    BlockStart: _convert_block_start,
-    BlockDelta: _convert_block_delta,
-    BlockEnd: _convert_block_end,
+    BlockStart: convert_block_start,
+    BlockDelta: convert_block_delta,
+    BlockEnd: convert_block_end,
     BlockRetract: _convert_retract,
     AssistantMessage: _convert_assistant_message,
     AssistantThinking: _convert_assistant_thinking,

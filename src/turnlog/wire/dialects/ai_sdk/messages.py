@@ -7,6 +7,8 @@ parts; a retraction also removes the parts that a client before version 7 can on
 from collections.abc import Callable
 from typing import Any
 
+from turnlog.events.content import PromptPart, PromptText
+
 Part = dict[str, Any]
 
 
@@ -18,8 +20,16 @@ class ChatMessages:
         self._parts: list[Part] = []
         self._by_id: dict[str, Part] = {}  # the parts of the last message by their id in the stream
 
-    def add_user_message(self, message_id: str, text: str) -> None:
-        parts = [{"type": "text", "text": text}]
+    def add_user_message(self, message_id: str, text: str, content: tuple[PromptPart, ...] = ()) -> None:
+        """Add a message of a person. Its files are parts, if they have a type: the SDK requires one."""
+        files = [item for item in content if not isinstance(item, PromptText) and item.media_type]
+        texts = [item.text for item in content if isinstance(item, PromptText)]
+        # The text of a message with files may have a label for each: the parts say it better.
+        shown_text = "\n".join(texts) if files else text
+        parts: list[Part] = [{"type": "text", "text": shown_text}] if shown_text else []
+        for item in files:
+            file_part = {"type": "file", "mediaType": item.media_type, "url": item.src}
+            parts.append(file_part | ({"filename": item.title} if item.title else {}))
         self.messages.append({"id": message_id, "role": "user", "parts": parts})
 
     def apply(self, part: Part) -> None:

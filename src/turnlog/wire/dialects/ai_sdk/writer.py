@@ -14,6 +14,7 @@ from turnlog.wire.dialects.ai_sdk.parts import (
     total_usage,
 )
 from turnlog.wire.dialects.run_outcome import RunOutcome, RunProgress
+from turnlog.wire.dialects.streamed_blocks import StreamedBlock
 
 Part = dict[str, Any]
 PREFIXES = {"text": "text", "thinking": "reasoning"}
@@ -31,12 +32,9 @@ class AiSdkRun:
 
 
 @dataclass(slots=True)
-class AiSdkBlock:
-    """A text, thinking or call between its start and its end. `part_id` is what its parts are called."""
+class AiSdkBlock(StreamedBlock):
+    """A block with its text, which the card of a sub-agent and an incomplete call need at the end."""
 
-    kind: str
-    part_id: str
-    tool: str = ""
     pieces: list[str] = field(default_factory=list)
 
 
@@ -126,6 +124,9 @@ class AiSdkWriter:
         self.in_step = False
         self.replayed.clear()
 
+    def make_block(self, kind: str, part_id: str, tool: str = "") -> AiSdkBlock:
+        return AiSdkBlock(kind, part_id, tool)
+
     def start_block(self, agent: AiSdkAgent, block: AiSdkBlock, **fields: Any) -> None:
         if agent.card is not None:
             return
@@ -139,7 +140,8 @@ class AiSdkWriter:
         else:
             self.write(f"{PREFIXES[block.kind]}-start", id=block.part_id)
 
-    def add_text(self, agent: AiSdkAgent, block: AiSdkBlock, text: str) -> None:
+    def write_content(self, agent: AiSdkAgent, block: AiSdkBlock, text: str) -> None:
+        block.has_content = True
         block.pieces.append(text)
         if agent.card is not None:
             delta = {"agentId": agent.card["agentId"], "type": block.kind, "id": block.part_id, "delta": text}
@@ -166,16 +168,6 @@ class AiSdkWriter:
         self.write(
             "tool-input-error", toolCallId=call_id, toolName=tool, input=text, dynamic=True, errorText=problem
         )
-
-    def finish_block(self, agent: AiSdkAgent, block_id: str | None, whole: AiSdkBlock, text: str) -> None:
-        """Write the end of a text or thinking by its final event, or all of it."""
-        block = agent.blocks.pop(block_id or "", None)
-        if block is None:
-            block = whole
-            self.start_block(agent, block)
-        if text and not block.pieces:
-            self.add_text(agent, block, text)
-        self.end_block(agent, block)
 
     def write_call(self, payload: ToolCall) -> None:
         self.tools[payload.call_id] = payload.tool
