@@ -1,6 +1,8 @@
-// Prints the TypeScript types of all events, or the set of their names. Input: the output of `turnlog schema`.
-//   turnlog schema | node web/client/generate.mjs events.d.ts > web/client/events.d.ts
-//   turnlog schema | node web/client/generate.mjs event-types.js > web/client/event-types.js
+// Prints the TypeScript types of all events or of the nodes of views, or the set of the events' names. Input: the output of
+// `turnlog schema`.
+//   turnlog schema | node web/client/generate.mjs events.ts > web/client/events.ts
+//   turnlog schema | node web/client/generate.mjs event-types.ts > web/client/event-types.ts
+//   turnlog schema | node web/client/generate.mjs views/view-nodes.ts > web/client/views/view-nodes.ts
 
 import { readFileSync } from "node:fs";
 
@@ -19,12 +21,22 @@ const PLATFORM_NAMES = new Set([
   "Response",
   "Text",
 ]);
+// The nodes of views: their Python names say less among the types of a page.
+const NODE_NAMES = new Map([
+  ["Screen", "ScreenNode"],
+  ["Section", "SectionNode"],
+  ["Text", "TextNode"],
+  ["Form", "FormNode"],
+  ["TableEditor", "TableEditorNode"],
+  ["Button", "ButtonNode"],
+  ["Option", "FieldOption"],
+]);
 const SCALARS = { string: "string", integer: "number", number: "number", boolean: "boolean", null: "null" };
 
 const schema = JSON.parse(readFileSync(0, "utf-8"));
-const { payloads } = schema;
+const { payloads, view } = schema;
 const shapes = new Map(Object.values(payloads).flatMap(({ $defs }) => Object.entries($defs)));
-const typeName = (name) => (PLATFORM_NAMES.has(name) ? `${name}Info` : name);
+const typeName = (name) => NODE_NAMES.get(name) ?? (PLATFORM_NAMES.has(name) ? `${name}Info` : name);
 const referenceName = ({ $ref }) => typeName($ref.split("/").at(-1));
 
 /** Return the TypeScript type of a JSON schema. */
@@ -83,11 +95,27 @@ export type LogEvent = { [Type in EventType]: Envelope<Type, Payloads[Type]> }[E
 ${[...shapes].map(([name, shape]) => interfaceDeclaration(name, shape)).join("\n")}`;
 
 const typeSet = () => `/** The types of the package's own events: ${NOTE}. */
-export const TYPES = new Set([
+export const TYPES: ReadonlySet<string> = new Set([
 ${Object.keys(payloads)
   .map((type) => `  "${type}",\n`)
   .join("")}]);
 `;
 
-const OUTPUTS = { "events.d.ts": declarations, "event-types.js": typeSet };
+const unionOf = ({ anyOf }) => anyOf.map((shape) => `\n  | ${toTypeScript(shape)}`).join("");
+
+const viewNodes = () => `// The nodes of a view of the kind a2ui.v1: ${NOTE}.
+
+import type { Json } from "../events.js";
+
+/** The tree of a view. */
+export type ViewNode =${unionOf(view)};
+
+/** A field of a form, or a column of a table. */
+export type ViewField =${unionOf(view.$defs.Form.properties.fields.items)};
+
+${Object.entries(view.$defs)
+  .map(([name, shape]) => interfaceDeclaration(name, shape))
+  .join("\n")}`;
+
+const OUTPUTS = { "events.ts": declarations, "event-types.ts": typeSet, "views/view-nodes.ts": viewNodes };
 process.stdout.write(OUTPUTS[process.argv[2]]());
