@@ -2,7 +2,8 @@
  * The components of A2UI's basic catalog that the console draws itself; the official renderer draws the others.
  *
  * Text       its markdown goes through the console's sanitizer, the only way from text to elements
- * Image      loads blobs of this server and data URLs; another address is a link, as everywhere in the console
+ * Image      loads blobs of this server and data URLs; another address is a link, as everywhere in the console. A
+ *            session with `imageAddress` says which address the page loads
  * Video, AudioPlayer   a link: the page's policy loads no media
  * Icon       a character: the renderer expects a font of another site
  * TextField, DateTimeInput, Slider   the renderer's, whose inputs get the names that it only writes beside them
@@ -23,6 +24,7 @@ import {
   VideoApi,
 } from "@a2ui/web_core/v0_9/basic_catalog";
 import { css, html, nothing } from "lit";
+import { until } from "lit/directives/until.js";
 
 import { renderMarkdown } from "../markdown/render.js";
 import { allowedImage, allowedLink, linkHost } from "../markdown/url-policy.js";
@@ -90,10 +92,18 @@ class ImageComponent extends BasicCatalogA2uiLitElement {
     const { url, variant, accessibility } = this.controller.props ?? {};
     const words = accessibility?.label ?? "";
     const address = allowedImage(url);
+    const session = findSurface(this)?.session;
     return address
-      ? html`<img src=${address} alt=${words} class=${variant ?? "mediumFeature"}>`
+      ? html`<img src=${session?.imageAddress ? until(session.imageAddress(address), nothing) : address} alt=${words} class=${variant ?? "mediumFeature"}>`
       : drawLink(String(url ?? ""), words || "Image");
   }
+}
+
+/** Return the surface around a component, which is in shadow roots of others. */
+function findSurface(component) {
+  let node = component;
+  while (node && node.localName !== "tl-surface") node = node.parentNode ?? node.host;
+  return node;
 }
 
 class VideoComponent extends BasicCatalogA2uiLitElement {

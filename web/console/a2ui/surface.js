@@ -26,7 +26,7 @@ export class SurfaceElement extends ConsoleElement {
   static properties = {
     session: { attribute: false },
     entry: { attribute: false },
-    version: { attribute: false },
+    stamp: { attribute: false },
     sending: { state: true },
     problem: { state: true },
     link: { state: true },
@@ -53,7 +53,8 @@ export class SurfaceElement extends ConsoleElement {
   }
 
   willUpdate(changed) {
-    if (changed.has("entry") || !this.#processor || this.entry.updates.length < this.#applied) this.#begin();
+    const isOther = changed.has("entry") && changed.get("entry")?.event_id !== this.entry.event_id;
+    if (isOther || !this.#processor || this.entry.updates.length < this.#applied) this.#begin();
     else for (const tree of this.entry.updates.slice(this.#applied)) this.#update(tree);
     this.#applied = this.entry.updates.length;
   }

@@ -10,7 +10,6 @@ import { html, nothing } from "lit";
 
 import { Client } from "../../client/api/client.js";
 import { NotSignedIn, OtherPrincipal, Unreachable } from "../../client/api/errors.js";
-import { Names } from "../../client/folds/names.js";
 import "../chat/chat.js";
 import "../panels/inspector.js";
 import { Session } from "../store/session.js";
@@ -22,11 +21,11 @@ import { currentTheme, switchTheme } from "./theme.js";
 
 /** By state of the connection: its label and its class. */
 const CONNECTION_LABELS = {
-  connecting: ["Connecting", "busy"],
-  "catching-up": ["Catching up", "busy"],
+  connecting: ["Connecting", "work"],
+  "catching-up": ["Catching up", "work"],
   live: ["Live", "good"],
   reconnecting: ["Reconnecting", "bad"],
-  reset: ["Reset: reading again", "busy"],
+  reset: ["Reset: reading again", "work"],
   closed: ["Closed", "calm"],
   refused: ["No access", "bad"],
 };
@@ -43,6 +42,7 @@ const HOME_SCREENS = [
 ];
 const MAX_BLANK_MS = 300; // a slower server is waited for with the page drawn
 const RESET_MESSAGE = "The session's log was replaced. The page shows the new one.";
+const MAX_FOUND = 50; // sessions of a search: a person refines it then
 const ERROR_SHOWN_MS = 10_000;
 
 export class AppShell extends ConsoleElement {
@@ -51,6 +51,7 @@ export class AppShell extends ConsoleElement {
     apps: { state: true },
     sessions: { state: true },
     hasMore: { state: true },
+    found: { state: true },
     session: { state: true },
     problems: { state: true },
     screen: { state: true },
@@ -66,12 +67,13 @@ export class AppShell extends ConsoleElement {
   #starting = false;
   #loadingSessions = null;
   #minListed = 1; // whole pages are listed until there are so many sessions
+  #search = ""; // the text that titles have
   #shownSeq = null; // the event of the last route
 
   constructor() {
     super();
     Object.assign(this, { me: null, apps: [], sessions: [], session: undefined, problems: [], screen: "chat" });
-    Object.assign(this, { hasMore: false, loadError: null, signedOut: false, otherPrincipal: null });
+    Object.assign(this, { hasMore: false, found: null, loadError: null, signedOut: false, otherPrincipal: null });
   }
 
   connectedCallback() {
@@ -134,6 +136,32 @@ export class AppShell extends ConsoleElement {
     this.#refresh();
   }
 
+  /** Find the sessions whose titles have a text; an empty text shows all again. */
+  async #find(search) {
+    this.#search = search;
+    if (search === "") {
+      this.found = null;
+      return;
+    }
+    try {
+      const found = await this.#fetchFound(search);
+      if (search === this.#search) this.found = found;
+    } catch (error) {
+      this.#showError(error);
+    }
+  }
+
+  async #fetchFound(search) {
+    const found = [];
+    let next;
+    do {
+      const page = await this.#client.listSessions({ search, after: next });
+      found.push(...page.sessions);
+      next = page.next;
+    } while (next !== undefined && found.length < MAX_FOUND && search === this.#search);
+    return found;
+  }
+
   /** Load the list, one request at a time: a late response must not replace a newer one. */
   #refresh() {
     this.#loadingSessions ??= this.#loadSessions().finally(() => (this.#loadingSessions = null));
@@ -147,8 +175,8 @@ export class AppShell extends ConsoleElement {
 
   async #openRoute() {
     const route = currentRoute();
-    if (route.session === null && this.me.session)
-      return navigate({ ...route, session: this.me.session }, { replace: true });
+    // a guest who comes without an address belongs to the page of participants
+    if (route.session === null && this.me.session) return location.replace(`talk/${this.me.session}`);
     if (route.session === null) {
       const app = route.app ?? (this.apps.length === 1 ? this.apps[0].name : null);
       const session = app && (await this.#recentSession(app));
@@ -190,10 +218,10 @@ export class AppShell extends ConsoleElement {
   /** Redraw, and reload the list when this session's row in it has changed. */
   #onSessionChange() {
     this.requestUpdate();
-    const { isOpen, log, refusal } = this.session;
+    const { isOpen, snapshot, refusal } = this.session;
     if (refusal instanceof NotSignedIn || refusal instanceof OtherPrincipal) return this.#showError(refusal);
-    const { waiting, thread, title } = log.conversation;
-    const stand = `${isOpen} ${waiting.size} ${thread.entries.length > 0} ${title}`;
+    const { pending, messages, title } = snapshot;
+    const stand = `${isOpen} ${pending.length} ${messages.length > 0} ${title}`;
     if (stand === this.#listedState) return;
     this.#listedState = stand;
     this.#refresh();
@@ -206,14 +234,7 @@ export class AppShell extends ConsoleElement {
       this.#showError({ message: RESET_MESSAGE });
       this.#refresh();
     };
-    // the list may be as old as the page
-    const readLast = async () => (this.session === undefined && known ? (known.last ?? null) : this.#fetchLastSeq(id));
-    return new Session({ id, app, client: this.#client, me: this.me, readLast, onReset });
-  }
-
-  async #fetchLastSeq(session) {
-    const { sessions } = await this.#client.listSessions({ session }).catch(() => ({ sessions: [] }));
-    return sessions[0]?.last ?? null;
+    return new Session({ id, app, client: this.#client, me: this.me, onReset });
   }
 
   async #startSession(app) {
@@ -291,9 +312,15 @@ export class AppShell extends ConsoleElement {
     return this.sessions.find(({ session_id }) => session_id === this.session?.id);
   }
 
+  /** The last event says it before the list is loaded again; without such an event the end of the stream does. */
+  get #isClosed() {
+    const { status, connection } = this.session?.snapshot ?? {};
+    return this.#info?.state === "closed" || status === "closed" || connection === "closed";
+  }
+
   /** Whether any listed session needs this person's answer. */
   get #needsAnswer() {
-    return this.session?.log.conversation.waiting.size > 0 || this.sessions.some(({ state }) => state === "waiting");
+    return this.session?.snapshot.pending.length > 0 || this.sessions.some(({ state }) => state === "waiting");
   }
 
   updated() {
@@ -304,6 +331,20 @@ export class AppShell extends ConsoleElement {
   async #openMembers() {
     await import("./members.js");
     this.querySelector("tl-members").show();
+  }
+
+  async #openSettings() {
+    await import("./session-settings.js");
+    this.querySelector("tl-session-settings").show();
+  }
+
+  /** Leave a session that was deleted for another one. */
+  #onDeleted() {
+    const { id } = this.session;
+    this.sessions = this.sessions.filter(({ session_id }) => session_id !== id);
+    navigate({}, { replace: true });
+    this.#refresh();
+    if (this.#search) this.#find(this.#search);
   }
 
   async #signOut() {
@@ -327,6 +368,7 @@ export class AppShell extends ConsoleElement {
         <tl-sessions .apps=${this.apps} .sessions=${this.sessions} .current=${this.session?.id}
           .mayCreate=${this.me.may_create_sessions} .me=${this.#name} @sign-out=${this.#signOut}
           .client=${this.#client} .hasMore=${this.hasMore} @show-more=${() => this.#showMore()}
+          .found=${this.found} @search=${({ detail }) => this.#find(detail)}
           @start=${({ detail }) => this.#startSession(detail)}></tl-sessions>
         <main>${this.session ? this.#drawSession() : this.session === null ? this.#drawHome() : nothing}</main>
       </div>
@@ -369,14 +411,14 @@ export class AppShell extends ConsoleElement {
     const why = refusal && (REFUSAL_MESSAGES[refusal.status] ?? `This session cannot be read: ${refusal.message}`);
     if (why) return html`<p class="blank">${why}</p>`;
     return html`
-      <tl-chat .session=${this.session}></tl-chat>
+      <tl-chat .session=${this.session} .isClosed=${this.#isClosed}></tl-chat>
       <tl-inspector .session=${this.session} .screen=${this.screen}></tl-inspector>`;
   }
 
   /** The display name of the signed-in person; guests have one per session. */
   get #name() {
     const { name } = this.me;
-    return this.session?.log.fold(Names).displayName(name) ?? name;
+    return this.session?.displayName(name) ?? name;
   }
 
   #drawHeader() {
@@ -388,7 +430,8 @@ export class AppShell extends ConsoleElement {
       <span class="gap"></span>
       ${
         this.session && !this.session.refusal
-          ? html`<button @click=${this.#openMembers}>Share</button>
+          ? html`${this.me.may_create_sessions ? this.#drawSettings() : nothing}
+        <button @click=${this.#openMembers}>Share</button>
         <tl-members .session=${this.session} .invites=${this.#info?.invites ?? []}></tl-members>`
           : nothing
       }
@@ -396,8 +439,14 @@ export class AppShell extends ConsoleElement {
         switchTheme();
         this.requestUpdate();
       }}
-        title="Light, dark, or as this machine is">Theme: ${currentTheme()}</button>
+        title="Light, dark, or as this machine is"><span class="wide">Theme: </span>${currentTheme()}</button>
     </header>`;
+  }
+
+  #drawSettings() {
+    return html`<button @click=${this.#openSettings}>Session</button>
+      <tl-session-settings .session=${this.session} .info=${this.#info ?? null}
+        @deleted=${this.#onDeleted}></tl-session-settings>`;
   }
 
   /** A phone shows one column at a time. */

@@ -7,7 +7,6 @@
 import { html, nothing } from "lit";
 import { keyed } from "lit/directives/keyed.js";
 
-import { Names } from "../../client/folds/names.js";
 import { SessionElement } from "../ui/base-element.js";
 import { copyText } from "../ui/clipboard.js";
 import { formatShortTime, utcTooltip } from "../ui/time-format.js";
@@ -41,7 +40,7 @@ export class MembersDialog extends SessionElement {
   }
 
   #membersText() {
-    return [...this.session.log.tree.members].join();
+    return JSON.stringify(this.session.snapshot.members);
   }
 
   async #loadInvites() {
@@ -65,31 +64,30 @@ export class MembersDialog extends SessionElement {
   }
 
   render() {
-    const { id, me, log } = this.session;
-    const names = log.fold(Names);
-    const known = [...log.tree.members].filter(([, roles]) => roles.length > 0);
+    const { id, me, snapshot } = this.session;
+    const known = snapshot.members.filter(({ roles }) => roles.length > 0);
     return html`<dialog aria-labelledby="members-title">
       <div class="head"><h2 id="members-title">Members</h2>
         <button class="plain" @click=${() => this.#dialog.close()}>Close</button></div>
       <ul class="rows">${known.map(
-        ([principal, roles]) => html`<li>
-        <strong title=${principal}>${names.displayName(principal)}</strong>
+        ({ principal, name, roles }) => html`<li>
+        <strong title=${principal}>${name ?? principal}</strong>
         ${principal === me.name ? html`<span class="soft">you</span>` : nothing}
         ${roles.map((role) => html` <span class="chip">${role}</span>`)}</li>`,
       )}</ul>
-      ${this.open.length ? this.#drawInvites(names) : nothing}
+      ${this.open.length ? this.#drawInvites() : nothing}
       ${this.invites.length ? keyed(id, this.#drawForm()) : nothing}
     </dialog>`;
   }
 
-  #drawInvites(names) {
+  #drawInvites() {
     return html`<h3>Open links and invitations</h3>
       <ul class="rows" aria-label="Open links and invitations">${this.open.map(
-        ({ invite, principal, roles, by, expires }) => html`<li class="row">
-        <span class="grow">${principal ? html`<strong>${names.displayName(principal)}</strong>` : "A link"}
+        ({ invite, principal, name, roles, by, expires }) => html`<li class="row">
+        <span class="grow">${principal ? html`<strong>${this.session.displayName(principal)}</strong>` : html`<strong>${name ?? "A link"}</strong>`}
           ${roles.map((role) => html`<span class="chip">${role}</span> `)}
-          <span class="soft" title=${utcTooltip(expires)}>by ${names.displayName(by)}, until ${formatShortTime(expires)}</span></span>
-        <button @click=${() => this.#revoke(invite)}>Revoke<span class="unseen"> ${roles.join(", ")} by ${by}</span></button>
+          <span class="soft" title=${utcTooltip(expires)}>by ${this.session.displayName(by)}, until ${formatShortTime(expires)}</span></span>
+        <button @click=${() => this.#revoke(invite)}>Revoke<span class="unseen"> ${name ?? ""} ${roles.join(", ")} by ${by}</span></button>
       </li>`,
       )}</ul>`;
   }
@@ -104,7 +102,9 @@ export class MembersDialog extends SessionElement {
   #drawForm() {
     return html`<h3>Invite a guest</h3>
       <form class="row" @submit=${this.#createLink}>
-        <label class="grow">Role of the guest
+        <label class="grow">For whom
+          <input name="name" maxlength="100" autocomplete="off" placeholder="a name that you recognise"></label>
+        <label>Role of the guest
           <select name="role" required>${this.invites.map((role) => html`<option>${role}</option>`)}</select></label>
         <button>Make a link</button>
       </form>
@@ -123,10 +123,11 @@ export class MembersDialog extends SessionElement {
   async #createLink(event) {
     event.preventDefault();
     const { session } = this;
-    const role = new FormData(event.target).get("role");
+    const fields = new FormData(event.target);
+    const name = fields.get("name").trim() || undefined;
     Object.assign(this, { link: "", refusal: "", copied: false });
     try {
-      const path = await session.client.link(session.id, [role]);
+      const path = await session.client.link(session.id, [fields.get("role")], { name });
       if (session === this.session) this.link = new URL(path, location.href).href;
     } catch (error) {
       if (session === this.session) this.refusal = error.message;

@@ -2,15 +2,13 @@
 
 import { html, nothing } from "lit";
 
-import { Meters } from "../../client/folds/meters.js";
-import { addCounts } from "../../client/shared/rounding.js";
 import { SessionElement } from "../ui/base-element.js";
 import { formatCost, formatCount } from "../ui/format.js";
 
 export class UsageTotals extends SessionElement {
   render() {
-    const { session } = this.session.log.fold(Meters);
-    const tokens = session ? addCounts(session.input_tokens, session.output_tokens) : 0;
+    const { session } = this.session.snapshot.usage;
+    const tokens = session ? session.input_tokens + session.output_tokens : 0;
     if (tokens === 0) return nothing;
     return html`<span class="totals">${formatCount(tokens)} tokens, ${formatCost(session)}</span>`;
   }

@@ -7,29 +7,26 @@ import { html, nothing } from "lit";
 
 import { allowedImage } from "../markdown/url-policy.js";
 import { CALL_STATES, DECISION_LABELS, answerLabel, callSummary, humanizeName } from "../store/labels.js";
+import { agentColourClass } from "../ui/agent-colour.js";
 import { ConsoleElement } from "../ui/base-element.js";
 import { drawFacts, labelledPairs } from "../ui/fact-list.js";
-import "../ui/json-preview.js";
+import { drawJson } from "../ui/lazy-json.js";
 import { formatShortTime, utcTooltip } from "../ui/time-format.js";
 
 const MAX_WRITTEN_CHARS = 2000; // of streaming arguments: the end
 const MAX_PROGRESS_LINES = 8;
 
 export class CallCard extends ConsoleElement {
-  static properties = { session: { attribute: false }, call: { attribute: false }, version: { attribute: false } };
-
-  get #isWaiting() {
-    return this.call.state === "waiting" || this.call.waiting > 0;
-  }
+  static properties = { session: { attribute: false }, call: { attribute: false } };
 
   updated() {
     const inside = this.querySelector(":scope > section > .inside");
-    if (inside && this.#isWaiting) inside.open = true;
+    if (inside && this.call.hasWaiting) inside.open = true;
   }
 
   /** A call that waits for a person cannot be folded. */
   #onFold(event) {
-    if (this.#isWaiting) event.preventDefault();
+    if (this.call.hasWaiting) event.preventDefault();
   }
 
   render() {
@@ -61,7 +58,7 @@ export class CallCard extends ConsoleElement {
       .filter(([, value]) => value != null)
       .map(
         ([name, value]) => html`
-      <tl-value .name=${name} .value=${value}></tl-value>`,
+      <p class="label">${name}</p>${drawJson(value)}`,
       );
   }
 
@@ -73,7 +70,7 @@ export class CallCard extends ConsoleElement {
   #drawDecision() {
     const { decision } = this.call;
     if (!decision) return nothing;
-    const by = decision.actor ? ` by ${this.session.log.displayName(decision.actor)}` : "";
+    const by = decision.actor ? ` by ${this.session.displayName(decision.actor)}` : "";
     return html`<p class="note">${DECISION_LABELS[decision.decision] ?? decision.decision}${by}${
       decision.notes ? `: ${decision.notes}` : ""
     } · ${drawTime(decision.ts)}</p>`;
@@ -82,7 +79,7 @@ export class CallCard extends ConsoleElement {
   #drawAnswer() {
     const { answer, input } = this.call;
     if (answer === null) return nothing;
-    const who = answer.actor ? ` · ${this.session.log.displayName(answer.actor)}` : "";
+    const who = answer.actor ? ` · ${this.session.displayName(answer.actor)}` : "";
     return html`<p class="note answer"><b>${answerLabel(this.call)}</b>${who} · ${drawTime(answer.ts)}</p>
       ${input === null ? nothing : drawFacts(labelledPairs(input))}`;
   }
@@ -98,15 +95,15 @@ export class CallCard extends ConsoleElement {
   #drawPending() {
     if (this.call.state !== "waiting") return nothing;
     import("./lazy-input.js");
-    return html`<tl-ask .session=${this.session} .call=${this.call} .version=${this.version}></tl-ask>`;
+    return html`<tl-ask .session=${this.session} .call=${this.call}></tl-ask>`;
   }
 
   #drawInside() {
-    const { thread, child, model, version } = this.call;
-    if (!thread.entries.length && !child) return nothing;
-    return html`<details class="inside" open>
+    const { inside, agents, child, model } = this.call;
+    if (agents.length === 0) return nothing;
+    return html`<details class="inside ${agentColourClass(child)}" open>
       <summary @click=${this.#onFold}><b>${child ?? "Inside"}</b> <span class="gist">${model ?? ""}</span></summary>
-      <tl-flow .session=${this.session} .thread=${thread} .version=${version} .who=${child ?? null}></tl-flow>
+      <tl-flow .session=${this.session} .entries=${inside} .holders=${agents} .who=${child}></tl-flow>
     </details>`;
   }
 

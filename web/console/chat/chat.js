@@ -10,7 +10,8 @@ import { html, nothing } from "lit";
 
 import { humanizeName, shortText } from "../store/labels.js";
 import { SessionElement } from "../ui/base-element.js";
-import { hasWorkingAgent } from "./composer.js";
+import { findEntry } from "../store/chat-entries.js";
+import "./composer.js";
 import "./entry-list.js";
 
 const NEAR_PX = 80; // closer to the end counts as the end
@@ -20,7 +21,7 @@ const MAX_ANNOUNCED_CHARS = 4000;
 const HIGHLIGHT_MS = 2500;
 
 export class Chat extends SessionElement {
-  static properties = { attached: { state: true }, unseen: { state: true } };
+  static properties = { isClosed: { attribute: false }, attached: { state: true }, unseen: { state: true } };
   showsLive = true;
   #lastScrollTop = 0; // where it was scrolled to
   #sizeObserver = new ResizeObserver(() => this.#keepAtEnd());
@@ -30,7 +31,7 @@ export class Chat extends SessionElement {
 
   constructor() {
     super();
-    Object.assign(this, { attached: true, unseen: false });
+    Object.assign(this, { isClosed: false, attached: true, unseen: false });
   }
 
   connectedCallback() {
@@ -122,14 +123,17 @@ export class Chat extends SessionElement {
   #showEvent(seq) {
     const { log } = this.session;
     const event = log.events[log.indexOfSeq(seq)];
-    const entry = event && log.conversation.find(event);
-    if (entry) this.#showEntry(entry);
+    if (event) this.#showEntry(findEntry(this.session.entries, event));
   }
 
-  /** Scroll to an entry and unfold everything around it. */
-  async #showEntry(entry) {
-    const path = [];
-    for (let each = entry; each; each = each.inside.owner) path.unshift(each);
+  /** Show the call of a question. */
+  #showCall({ call_id, agent_id }) {
+    this.#showEntry(findEntry(this.session.entries, { agent_id, payload: { call_id } }));
+  }
+
+  /** Scroll to the last entry of a path and unfold everything around it. */
+  async #showEntry(path) {
+    if (path.length === 0) return;
     this.attached = false;
     await this.updateComplete;
     let element = this;
@@ -147,27 +151,29 @@ export class Chat extends SessionElement {
   }
 
   render() {
-    const {
-      conversation: { thread, waiting, queue },
-      tree,
-    } = this.session.log;
+    const { entries, snapshot } = this.session;
+    const { messages, pending, queue } = snapshot;
     return html`<div class="chat">
       <h2 class="unseen">Chat</h2>
       <div class="scroller ${this.attached ? "end" : ""}" role="log" aria-label="Conversation" aria-live="off"
-        aria-busy=${hasWorkingAgent(tree)} tabindex="0" @scroll=${this.#onScroll}>
+        aria-busy=${this.session.isWorking} tabindex="0" @scroll=${this.#onScroll}>
         <div class="content">
-          ${thread.entries.length ? nothing : this.#drawEmpty()}
-          <tl-flow .session=${this.session} .thread=${thread} .version=${{}}
+          ${entries.length ? nothing : this.#drawEmpty()}
+          <tl-flow .session=${this.session} .entries=${entries} .holders=${messages} .turns=${snapshot.usage.turns}
             .attached=${this.attached}></tl-flow>
-          ${this.#drawSuggestions(thread)}
+          ${this.#drawSuggestions(entries)}
         </div>
       </div>
-      <p class="unseen" role="status">${lastCompleteText(thread)}</p>
+      <p class="unseen" role="status">${lastCompleteText(entries)}</p>
       <div class="foot">
         ${this.unseen ? html`<button class="more" @click=${this.#scrollToEnd}>Latest</button>` : nothing}
-        ${waiting.size ? this.#drawPendingCalls([...waiting]) : nothing}
+        ${pending.length ? this.#drawPendingCalls(pending) : nothing}
         ${queue.length ? drawQueue(queue) : nothing}
-        <tl-composer .session=${this.session} @sent=${this.#scrollToEnd}></tl-composer>
+        ${
+          this.isClosed
+            ? html`<p class="note closed" role="status">${this.session.closedText} It can be read, but not continued.</p>`
+            : html`<tl-composer .session=${this.session} @sent=${this.#scrollToEnd}></tl-composer>`
+        }
       </div>
     </div>`;
   }
@@ -178,13 +184,13 @@ export class Chat extends SessionElement {
     return html`<div class="skeleton" role="img" aria-label="The conversation is loading"><i></i><i></i><i></i></div>`;
   }
 
-  #drawSuggestions({ entries }) {
+  #drawSuggestions(entries) {
     const {
       app: { tries },
       hasHistory,
       connection,
     } = this.session;
-    if (!hasHistory || !tries.length || entries.some(({ kind }) => kind === "message")) return nothing;
+    if (!hasHistory || this.isClosed || !tries.length || entries.some(({ kind }) => kind === "message")) return nothing;
     const send = (text) => this.querySelector("tl-composer").send(text);
     return html`<div class="tries" role="group" aria-label="Suggestions">${tries.map(
       (text) => html`
@@ -199,21 +205,21 @@ export class Chat extends SessionElement {
         .slice(0, MAX_JUMPS)
         .map(
           (call) =>
-            html`<button @click=${() => this.#showEntry(call)}>Show ${humanizeName(call.tool).toLowerCase()}</button>`,
+            html`<button @click=${() => this.#showCall(call)}>Show ${humanizeName(call.tool).toLowerCase()}</button>`,
         )}
     </div>`;
   }
 }
 
-const drawQueue = (entries) =>
-  html`<ul class="queue" aria-label="Queued messages">${entries.map(
-    ({ payload, seq }) => html`
-  <li data-seq=${seq}><span class="chip">Queued</span> <span class="gist">${shortText(payload.text)}</span></li>`,
+const drawQueue = (messages) =>
+  html`<ul class="queue" aria-label="Queued messages">${messages.map(
+    ({ parts, seq }) => html`
+  <li data-seq=${seq}><span class="chip">Queued</span> <span class="gist">${shortText(parts[0].text)}</span></li>`,
   )}</ul>`;
 
 /** Return the last complete text, for screen readers. */
-function lastCompleteText({ entries }) {
-  const last = entries.findLast(({ kind, open }) => kind === "text" && !open);
+function lastCompleteText(entries) {
+  const last = entries.findLast(({ kind, state }) => kind === "text" && state !== "streaming");
   return last ? last.text.slice(0, MAX_ANNOUNCED_CHARS) : "";
 }
 

@@ -3,7 +3,8 @@
  *
  * The text stays in the box until the log has the message, also through a reload. Without a connection the composer
  * sends it when the connection is back. During a turn the server queues a message. Target and channel are offered only
- * if there is a choice, and the choice lasts as long as the tab.
+ * if there is a choice, and the choice lasts as long as the tab. Files are picked, pasted or dropped; the element for
+ * them is loaded when the application takes files.
  */
 
 import { html, nothing } from "lit";
@@ -12,9 +13,7 @@ import { Unreachable } from "../../client/api/errors.js";
 import { newId } from "../../client/shared/ids.js";
 import { loadSetting, saveSetting, tabStorage } from "../app/storage.js";
 import { SessionElement } from "../ui/base-element.js";
-
-/** Whether any agent is not waiting. */
-export const hasWorkingAgent = (tree) => tree.waitingAgents().size < tree.open.size;
+import { ATTACHMENT_TEXTS } from "./attachment-texts.js";
 
 /** Folds `roster.join` to the names of a team. */
 class TeamNames {
@@ -30,8 +29,14 @@ const RETRY_MS = 2000; // between attempts while the stream works and posting do
 const HAS_FIELD_SIZING = CSS.supports("field-sizing", "content");
 
 export class Composer extends SessionElement {
-  static properties = { sending: { state: true }, target: { state: true }, channel: { state: true } };
+  static properties = {
+    limits: { state: true },
+    sending: { state: true },
+    target: { state: true },
+    channel: { state: true },
+  };
   #stopping = null;
+  #stopListening = null; // to files that are pasted or dropped
   #cancelWait = null; // () => void while a message waits for the connection
   #unsent = ""; // idempotency key and JSON of the message that is being sent
 
@@ -42,7 +47,7 @@ export class Composer extends SessionElement {
 
   #reset() {
     const savedChoice = (name) => (this.session ? loadSetting(`${name} ${this.session.id}`, "") : "");
-    Object.assign(this, { sending: false, target: savedChoice("to"), channel: savedChoice("in") });
+    Object.assign(this, { sending: false, limits: null, target: savedChoice("to"), channel: savedChoice("in") });
     this.#stopping = null;
     this.#cancelWait?.();
   }
@@ -59,8 +64,30 @@ export class Composer extends SessionElement {
 
   updated(changed) {
     if (!changed.has("session")) return;
+    this.#loadLimits(this.session);
     this.#field.value = tabStorage.read(this.#draftKey) ?? "";
     this.#fitHeight();
+  }
+
+  /** Ask which files the application takes. Without an answer the composer offers none. */
+  async #loadLimits(session) {
+    const { sessions } = await session.client.listSessions({ session: session.id }).catch(() => ({ sessions: [] }));
+    const limits = sessions[0]?.attachments;
+    if (session !== this.session || !limits?.max_count) return;
+    await import("../ui/attachment-tray.js");
+    this.limits = limits;
+    await this.updateComplete;
+    this.#stopListening?.();
+    this.#stopListening = this.#tray.listen(this.querySelector(".composer"));
+    this.#tray.clear();
+  }
+
+  get #tray() {
+    return this.querySelector("tl-attachments");
+  }
+
+  get #files() {
+    return (this.#tray?.uploaded ?? []).map(({ blob, name }) => ({ blob, name }));
   }
 
   get #field() {
@@ -107,7 +134,10 @@ export class Composer extends SessionElement {
   async #submit() {
     const text = this.#field.value;
     const key = this.#draftKey;
-    if (!text.trim() || this.sending || !(await this.send(text))) return;
+    const hasContent = text.trim() !== "" || this.#files.length > 0;
+    const isReady = !this.sending && !this.#tray?.isUploading && !this.#tray?.hasFailed;
+    if (!hasContent || !isReady || !(await this.send(text, this.#files))) return;
+    this.#tray?.clear();
     tabStorage.remove(key);
     if (key !== this.#draftKey || this.#field.value !== text) return; // the person typed on meanwhile
     this.#field.value = "";
@@ -115,10 +145,11 @@ export class Composer extends SessionElement {
   }
 
   /** Send a message; return true when it is in the log. Its event may arrive before the response does. */
-  async send(text) {
+  async send(text, files = []) {
     if (this.sending) return false;
     const { session, target } = this;
-    const to = { session: session.id, target: target || undefined, channel: this.#currentChannel };
+    const attachments = files.length > 0 ? files : undefined;
+    const to = { session: session.id, target: target || undefined, channel: this.#currentChannel, attachments };
     const [arrived, ignore] = waitForOwnMessage(session, text);
     this.sending = true;
     const sent = await this.attempt(() => Promise.race([arrived, this.#post(session, text, to)]));
@@ -189,13 +220,14 @@ export class Composer extends SessionElement {
   /** What the server would do with a message now (docs/protocol.md, section 4). */
   get #messageEffect() {
     if (!this.session.isOpen) return "";
-    return hasWorkingAgent(this.session.log.tree) ? " (it will be queued)" : " (cancels the open question)";
+    return this.session.isWorking ? " (it will be queued)" : " (cancels the open question)";
   }
 
   /** The person's roles in this session and on the server. */
   get #roles() {
-    const { me, log } = this.session;
-    return [...(log.tree.members.get(me.name) ?? []), ...me.roles];
+    const { me, snapshot } = this.session;
+    const member = snapshot.members.find(({ principal }) => principal === me.name);
+    return [...(member?.roles ?? []), ...me.roles];
   }
 
   /** The channels the person may write to; owners and operators may write to all. */
@@ -216,6 +248,14 @@ export class Composer extends SessionElement {
     return this.#channels.includes(this.channel) ? this.channel : this.#defaultChannel;
   }
 
+  #drawFiles() {
+    if (!this.limits) return nothing;
+    const { client, id } = this.session;
+    const upload = (file, type, options) => client.upload(id, file, { type, ...options });
+    return html`<tl-attachments .limits=${this.limits} .texts=${ATTACHMENT_TEXTS} .language=${"en"} .upload=${upload}
+      @change=${() => this.requestUpdate()} @emptied=${this.focusInput}></tl-attachments>`;
+  }
+
   #drawOffline() {
     if (!this.sending || this.session.connection === "live") return nothing;
     return html`<p class="offline" role="status">No connection. Your message will be sent when the connection is back.
@@ -228,6 +268,7 @@ export class Composer extends SessionElement {
       event.preventDefault();
       this.#submit();
     }}>
+      ${this.#drawFiles()}
       <textarea rows="1" aria-label="Message" placeholder="Write a message${this.#messageEffect}" enterkeyhint="send"
         @input=${this.#onInput} @keydown=${this.#onKeyDown} ?readonly=${this.sending}></textarea>
       <div class="tools">
@@ -235,9 +276,15 @@ export class Composer extends SessionElement {
         ${drawSelect("In", channels.length > 1 ? channels : [], this.#currentChannel, null, (name) =>
           this.#saveChoice("in", "channel", name),
         )}
-        <span class="gap"></span>
-        <button type="button" ?disabled=${!isOpen} @click=${this.#stop}>Stop</button>
-        <button class="strong" ?disabled=${this.sending}>Send</button>
+        ${
+          this.limits
+            ? html`<button type="button" class="plain" ?disabled=${this.sending} aria-label="Attach files" @click=${() => this.#tray.pick()}>Attach</button>`
+            : nothing
+        }
+        <div class="actions">
+          <button type="button" ?disabled=${!isOpen} @click=${this.#stop}>Stop</button>
+          <button class="strong" ?disabled=${this.sending}>Send</button>
+        </div>
       </div>
     </form>`;
   }

@@ -16,31 +16,32 @@ const FRAME_MS = 16; // a shorter rest is over when the next frame comes
 const LAYOUT_MS = 1 / 250; // per character: the browser's layout after the update
 
 export class MessageText extends ConsoleElement {
-  static properties = { entry: { attribute: false }, version: { attribute: false } };
+  // not `part`, which every element has: an element that is not defined yet would lose it
+  static properties = { textPart: { attribute: false } };
   #markdown = null;
   #isDone = true;
   #nextDrawMs = 0;
 
   async scheduleUpdate() {
     const wait = this.#nextDrawMs - performance.now();
-    const isEarly = wait > FRAME_MS && this.entry.open; // an upgraded element gets its entry after the first update
+    const isEarly = wait > FRAME_MS && this.textPart.state === "streaming"; // an upgraded element gets its part after the first update
     if (isEarly || !this.#isDone) await new Promise((resolve) => setTimeout(resolve, isEarly ? wait : 0));
     const began = performance.now();
     super.scheduleUpdate();
     const now = performance.now();
-    this.#nextDrawMs = now + REST_FACTOR * (now - began) + LAYOUT_MS * this.entry.text.length;
+    this.#nextDrawMs = now + REST_FACTOR * (now - began) + LAYOUT_MS * this.textPart.text.length;
   }
 
   updated() {
     const element = this.querySelector(".prose");
     this.#markdown ??= new MarkdownView(element);
-    this.#isDone = this.#markdown.update(this.entry.text, { open: this.entry.open });
+    this.#isDone = this.#markdown.update(this.textPart.text, { open: this.textPart.state === "streaming" });
     if (!this.#isDone) this.requestUpdate();
   }
 
   render() {
-    const { citations, aborted, abortReason } = this.entry;
-    const why = aborted ? (ABORT_LABELS[abortReason] ?? null) : null;
+    const { citations, aborted } = this.textPart;
+    const why = aborted === null ? null : ABORT_LABELS[aborted];
     return html`<div class="prose"></div>
       ${why ? html`<p class="note"><span class="chip">${why}</span></p>` : nothing}
       ${citations.length ? html`<ol class="sources" aria-label="Sources">${citations.map(drawSource)}</ol>` : nothing}`;

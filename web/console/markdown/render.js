@@ -9,6 +9,7 @@ import DOMPurify from "dompurify";
 
 import { copyText, hasClipboard } from "../ui/clipboard.js";
 import { EMPTY_BLOCK, diffHtml, patchElement } from "./dom-patch.js";
+import { drawLazyParts, hasLazyParts } from "./lazy-parts.js";
 import { StreamingMarkdown } from "./streaming.js";
 import { allowedImage, allowedLink } from "./url-policy.js";
 
@@ -50,6 +51,7 @@ const SANITIZER_CONFIG = {
     "thead",
     "tr",
     "ul",
+    "var",
     "#text",
   ],
   ALLOWED_ATTR: ["align", "alt", "href", "src", "start", "title"],
@@ -59,17 +61,24 @@ const SANITIZER_CONFIG = {
 };
 DOMPurify.setConfig(SANITIZER_CONFIG); // once: parsing the configuration takes as long as a block
 
+export const COPY_LABELS = { copy: "Copy", copied: "Copied" };
+
 const sanitize = (html) => DOMPurify.sanitize(html);
 
 /** Shows a markdown text in an element while it grows. */
 export class MarkdownView {
   #element;
+  #labels; // of the buttons that copy code
+  #imageAddress; // for a page that is not at the server's root
   #markdown = new StreamingMarkdown();
   #completeText = null; // the text, once it is complete and parsed
   #shownBlocks = []; // by child of the element: the last result of `diffHtml`
 
-  constructor(element) {
+  /** `imageAddress` returns a promise of the address that the page loads for an image; by default the image's own. */
+  constructor(element, labels = COPY_LABELS, imageAddress = null) {
     this.#element = element;
+    this.#labels = labels;
+    this.#imageAddress = imageAddress;
   }
 
   /** Update the element; return whether all of the text is shown. If not, the same call continues. */
@@ -89,14 +98,39 @@ export class MarkdownView {
       (at) => !this.#shownBlocks[at] || (again < MAX_REDRAW_CHARS && (again += html[at].length)),
     );
     const partings = now.map((at) => diffHtml(this.#shownBlocks[at] ?? EMPTY_BLOCK, html[at]));
-    const fresh = sanitizeBlocks(partings.map((one) => one.html));
+    const fresh = this.#sanitizeBlocks(partings.map((one) => one.html));
     for (const [number, at] of now.entries()) {
       const one = partings[number];
       if (!patchElement(children[at], fresh[number], one.kept))
-        patchElement(children[at], sanitizeBlocks([one.whole])[0], [0]);
+        patchElement(children[at], this.#sanitizeBlocks([one.whole])[0], [0]);
       this.#shownBlocks[at] = one;
     }
-    return now.length === changed.length;
+    const isDone = now.length === changed.length;
+    if (isDone && !open) this.#drawLazyParts();
+    return isDone;
+  }
+
+  /** Draw the code and formulas of a complete text, once. */
+  #drawLazyParts() {
+    const { children } = this.#element;
+    const lazyBlocks = [];
+    for (const [at, shown] of this.#shownBlocks.entries()) {
+      if (shown.isFinished) continue;
+      const isLazy = hasLazyParts(children[at]);
+      // these elements are no longer those of the HTML: if the text changes after all, the block is drawn as a whole
+      this.#shownBlocks[at] = { ...(isLazy ? EMPTY_BLOCK : shown), whole: shown.whole, isFinished: true };
+      if (isLazy) lazyBlocks.push(children[at]);
+    }
+    drawAll(lazyBlocks);
+  }
+
+  /** Return one sanitized element per block of HTML. */
+  #sanitizeBlocks(blocks) {
+    const found = [...sanitize(blocks.map((html) => `<div>${html}</div>`).join("")).children];
+    const whole = found.length === blocks.length; // in one call, because each call builds a document
+    const elements = whole ? found : blocks.map((html) => wrapInDiv(sanitize(html)));
+    for (const element of elements) decorateBlock(element, this.#labels, this.#imageAddress);
+    return elements;
   }
 
   #showPlain(text) {
@@ -108,20 +142,15 @@ export class MarkdownView {
   }
 }
 
+async function drawAll(blocks) {
+  for (const block of blocks) await drawLazyParts(block);
+}
+
 /** Return an element with a complete text. */
 export function renderMarkdown(text) {
   const element = createElement("div", "prose");
   new MarkdownView(element).update(text);
   return element;
-}
-
-/** Return one sanitized element per block of HTML. */
-function sanitizeBlocks(blocks) {
-  const found = [...sanitize(blocks.map((html) => `<div>${html}</div>`).join("")).children];
-  const whole = found.length === blocks.length; // in one call, because each call builds a document
-  const elements = whole ? found : blocks.map((html) => wrapInDiv(sanitize(html)));
-  elements.forEach(decorateBlock);
-  return elements;
 }
 
 function wrapInDiv(fragment) {
@@ -131,17 +160,26 @@ function wrapInDiv(fragment) {
 }
 
 /** Check links and images against the URL policy, and add what the page adds: copy buttons, scrolling, task marks. */
-function decorateBlock(block) {
+function decorateBlock(block, labels, imageAddress) {
   for (const link of block.querySelectorAll("a")) secureLink(link);
-  for (const image of block.querySelectorAll("img"))
-    if (allowedImage(image.getAttribute("src")) === null) image.remove();
-  for (const code of block.querySelectorAll("pre")) addCopyButton(code);
+  for (const image of block.querySelectorAll("img")) secureImage(image, imageAddress);
+  for (const code of block.querySelectorAll("pre")) addCopyButton(code, labels);
   for (const written of block.querySelectorAll("ul, ol, table, blockquote")) written.dir = "auto"; // bullets, columns
   for (const item of block.querySelectorAll("li")) if (TASK_BOX.test(item.textContent)) item.className = "task";
   for (const { parentElement: around } of block.querySelectorAll("table")) {
     around.className = "scroll";
     around.tabIndex = 0; // it scrolls too
   }
+}
+
+/** Remove an image that is not allowed; give any other the address that the page loads. */
+function secureImage(image, imageAddress) {
+  const address = allowedImage(image.getAttribute("src"));
+  if (address === null) return image.remove();
+  if (imageAddress === null) return undefined;
+  image.removeAttribute("src");
+  const show = (own) => image.setAttribute("src", own);
+  return imageAddress(address).then(show, () => null); // what cannot be loaded is its text
 }
 
 /** Let a link open a tab without a referrer; unwrap a link that is not allowed. */
@@ -152,16 +190,16 @@ function secureLink(link) {
   link.rel = "noopener noreferrer nofollow";
 }
 
-function addCopyButton(code) {
+function addCopyButton(code, labels) {
   code.tabIndex = 0; // it scrolls: keys must reach it
   if (!hasClipboard()) return;
   const button = createElement("button", "plain");
   button.type = "button";
-  button.textContent = "Copy";
+  button.textContent = labels.copy;
   button.addEventListener("click", async () => {
     await copyText(code.textContent);
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), COPIED_MS);
+    button.textContent = labels.copied;
+    setTimeout(() => (button.textContent = labels.copy), COPIED_MS);
   });
   code.parentElement.querySelector("figcaption")?.append(button);
 }

@@ -3,7 +3,7 @@
  *
  * While a text grows only its end is parsed again: earlier blocks keep their HTML, and so does the stable part of the
  * last block (`stable-prefix.js`). The HTML depends on the text and on `open`, not on the pieces it came in. Link
- * definitions may stand anywhere, so they count when the text is complete. HTML in the text stays text, except `<br>`
+ * definitions may stand anywhere, so they count when the text is complete. So do formulas, which become `<var>`. HTML in the text stays text, except `<br>`
  * and a few pairs of tags without attributes (`TAG_PAIR`). The result is not safe to show: only `render.js` uses it,
  * and sanitizes it.
  */
@@ -11,6 +11,7 @@
 import { Parser, Renderer, getDefaults } from "marked";
 
 import { BoundedLexer, BoundedTokenizer } from "./bounded-marked.js";
+import { matchBlockFormula, matchInlineFormula, mayHaveFormula } from "./formulas.js";
 import { splitBlock, stableTokenCount, tokensLength } from "./stable-prefix.js";
 import { allowedImage, allowedLink, linkHost } from "./url-policy.js";
 
@@ -42,6 +43,28 @@ class PlainTokenizer extends BoundedTokenizer {
     }
   }
 }
+
+/** Also reads formulas. Only for complete texts: half a formula is markdown. */
+class FormulaTokenizer extends PlainTokenizer {
+  fences(source) {
+    const found = matchBlockFormula(source);
+    if (!found) return super.fences(source);
+    return { type: "html", block: true, raw: found.raw, text: `<p>${formulaHtml(found.formula)}</p>\n` };
+  }
+
+  escape(source) {
+    const raw = matchInlineFormula(source);
+    return raw ? { type: "html", raw, text: formulaHtml(raw) } : super.escape(source);
+  }
+
+  /** A text ends where a formula may begin. */
+  inlineText(source) {
+    const end = source.indexOf("$", 1);
+    return super.inlineText(end < 0 ? source : source.slice(0, end));
+  }
+}
+
+const formulaHtml = (formula) => `<var>${escapeHtml(formula)}</var>`;
 
 class HtmlRenderer extends Renderer {
   outline = []; // the depths of the headings above the next one
@@ -126,7 +149,7 @@ export class StreamingMarkdown {
     if (!open && !text.startsWith(this.#text)) this.#reset();
     this.#tail += normalizeLineEnds(text.slice(this.#text.length), this.#text.endsWith("\r"));
     this.#text = text;
-    if (!open && this.#hasDefinitions) {
+    if (!open && (this.#hasDefinitions || mayHaveFormula(text))) {
       this.#reset();
       this.#tail = normalizeLineEnds(text);
       this.#text = text;
@@ -183,7 +206,8 @@ export class StreamingMarkdown {
 
 /** Lex a text. While it is open no reference is resolved. */
 function lex(source, open) {
-  const lexer = new BoundedLexer({ ...getDefaults(), tokenizer: new PlainTokenizer() });
+  const tokenizer = !open && mayHaveFormula(source) ? new FormulaTokenizer() : new PlainTokenizer();
+  const lexer = new BoundedLexer({ ...getDefaults(), tokenizer });
   lexer.options.gfm = false; // the rules are already chosen; the option would only search the whole text for task boxes
   const tokens = lexer.blockTokens(source, lexer.tokens);
   const defines = Object.keys(tokens.links).length > 0;

@@ -5,7 +5,6 @@
 
 import { html, nothing } from "lit";
 
-import { Meters } from "../../client/folds/meters.js";
 import { eventLink } from "../app/router.js";
 import { Invocations, invocationStatus } from "../store/invocations.js";
 import { SessionElement } from "../ui/base-element.js";
@@ -54,9 +53,9 @@ export class AgentsPanel extends SessionElement {
   }
 
   #drawAgent(agent) {
-    const { log } = this.session;
-    const [words, look] = invocationStatus(agent, log.tree);
-    const meter = log.fold(Meters).agents.get(agent.agent_id);
+    const { agents, usage } = this.session.snapshot;
+    const [words, look] = invocationStatus(agent, agents);
+    const meter = usage.agents.get(agent.agent_id);
     return html`<div class="agent" data-state=${words}>
       <strong>${eventLink(agent.seq, agent.name)}</strong>
       ${agent.subject ? html`<span class="subject">${agent.subject}</span>` : nothing}

@@ -16,6 +16,7 @@ import { formatBytes, formatCount } from "../ui/format.js";
 import { drawShowEarlier } from "../ui/show-earlier.js";
 import { formatDateTime, utcTooltip } from "../ui/time-format.js";
 import "./file-list.js";
+import "../ui/json-tree.js";
 import "./panels.css";
 
 const PAGE_DOCUMENTS = 50; // per page of a category
@@ -105,12 +106,12 @@ export class DocumentsPanel extends SessionElement {
         <time datetime=${body.createdAt} title=${utcTooltip(body.createdAt)}>${formatDateTime(body.createdAt)}</time>,
         <span class="mono">${id}</span></p>
       ${type === "message" ? body.content.map((part) => this.#drawPart(part)) : nothing}
-      <pre class="json" tabindex="0" aria-label="The document as JSON">${JSON.stringify(body, null, 2)}</pre>
+      <div class="json" role="region" tabindex="0" aria-label="The document as JSON"><tl-json .value=${body}></tl-json></div>
     </div>`;
   }
 
   #drawPart({ type, text, thinking, name, input }) {
-    if (type === "tool_use") return html`<p>calls <strong>${name}</strong> <code>${JSON.stringify(input)}</code></p>`;
+    if (type === "tool_use") return html`<p>calls <strong>${name}</strong> </p><tl-json .value=${input}></tl-json>`;
     return html`<pre class="words ${type}">${text ?? thinking}</pre>`;
   }
 
@@ -130,9 +131,9 @@ export class DocumentsPanel extends SessionElement {
   #exportMarkdown() {
     return this.attempt(async () => {
       const title = await this.#fetchTitle();
-      const { log, me } = this.session;
-      const people = { me: me.name, displayName: (principal) => log.displayName(principal) };
-      downloadFile(exportFileName(title, "md"), exportMarkdown(log.conversation, title, people), "text/markdown");
+      const { entries, queue, me } = this.session;
+      const people = { me: me.name, displayName: (principal) => this.session.displayName(principal) };
+      downloadFile(exportFileName(title, "md"), exportMarkdown({ entries, queue }, title, people), "text/markdown");
     });
   }
 }

@@ -13,6 +13,7 @@ import { EventFacets, EventFilter, NO_FILTER } from "../store/event-filter.js";
 import { eventFamily, summarizeEvent } from "../store/event-summary.js";
 import { indexOfSeq } from "../store/session-log.js";
 import { SessionElement } from "../ui/base-element.js";
+import { agentColourClass } from "../ui/agent-colour.js";
 import { setStyles } from "../ui/style-properties.js";
 import { formatClock, utcTooltip } from "../ui/time-format.js";
 import { isMoveKey } from "../ui/virtual-list.js";
@@ -201,7 +202,7 @@ export class EventsPanel extends SessionElement {
     const kind = eventFamily(event);
     const content = html`<span class="nr">${seq}</span>
       <span class="what" ${setStyles({ "--depth": Math.min(depth, MAX_INDENT) })}><span class="type">${type}</span>
-        <span class="who">${agent_name ?? ""}</span></span>
+        <span class="who ${agentColourClass(agent_name)}">${agent_name ?? ""}</span></span>
       <time class="time" datetime=${ts} title=${utcTooltip(ts)}>${formatClock(ts)}</time>
       <span class="brief" ${setStyles({ "--depth": Math.min(depth, MAX_INDENT) })}>${summarizeEvent(event)}</span>`;
     return { seq, kind, selected: seq === this.seq, content };

@@ -13,11 +13,11 @@ import { loadSetting, saveSetting } from "../app/storage.js";
 import { diffJson } from "../store/json-diff.js";
 import { LatestRequest } from "../store/latest-request.js";
 import { RoutedElement } from "../ui/base-element.js";
+import "../ui/json-tree.js";
 import "./scrubber.js";
 import "./panels.css";
 
 const PAUSE_MS = 250;
-const MAX_JSON_CHARS = 200_000;
 const MAX_VALUE_CHARS = 200; // in the list of changes
 const PART_LABELS = {
   state: "State",
@@ -116,19 +116,18 @@ export class StatePanel extends RoutedElement {
 
   #drawAnswer({ part, seq, value, changed, misfits, error }) {
     if (error) return html`<p class="problem" role="alert">${error}</p>`;
-    const text = JSON.stringify(value, null, 2);
     const missing = misfits.map(
       ({ type, count, problem }) => html`<p class="problem">
       ${count === 1 ? "An event" : `${count} events`} of ${type} no longer ${count === 1 ? "fits its class and is" : "fit their class and are"}
       missing from the state: ${problem}</p>`,
     );
-    if (part === "state" && text === "{}") {
+    if (part === "state" && JSON.stringify(value) === "{}") {
       return html`${missing}<p class="soft">This application has made no state yet.</p>`;
     }
     return html`${missing}${changed ? this.#drawChanges(changed) : nothing}
       <h2>${PART_LABELS[part]}</h2>
-      <pre class="json" tabindex="0" aria-label=${PART_LABELS[part]} data-seq=${seq}>${text.slice(0, MAX_JSON_CHARS)}</pre>
-      ${text.length > MAX_JSON_CHARS ? html`<p class="soft">The rest is too long to show.</p>` : nothing}`;
+      <div class="json" role="region" tabindex="0" aria-label=${PART_LABELS[part]} data-seq=${seq}>
+        <tl-json .value=${value}></tl-json></div>`;
   }
 
   #drawChanges(changed) {

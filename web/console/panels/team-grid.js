@@ -6,7 +6,7 @@
 
 import { html, nothing } from "lit";
 
-import { Roster } from "../../client/folds/roster.js";
+import { Roster } from "../../client/team/index.js";
 import {
   ProcessStatus,
   endSessionCommand,
@@ -19,7 +19,7 @@ import {
 } from "../store/team-commands.js";
 import { SessionElement } from "../ui/base-element.js";
 
-const STATE_CLASSES = { alive: "good", hatching: "busy", sleeping: "" };
+const STATE_CLASSES = { alive: "good", hatching: "work", sleeping: "" };
 
 const LEAD_SEAT = 4; // of the nine seats
 

@@ -11,6 +11,7 @@ import { showEvent } from "../app/router.js";
 import { loadSetting, saveSetting } from "../app/storage.js";
 import { Spans, axisTicks } from "../store/spans.js";
 import { TickingElement } from "../ui/base-element.js";
+import { agentColourClass } from "../ui/agent-colour.js";
 import { formatDuration } from "../ui/format.js";
 import { middleEllipsis } from "../ui/middle-ellipsis.js";
 import { setStyles } from "../ui/style-properties.js";
@@ -108,9 +109,10 @@ export class TimelinePanel extends TickingElement {
   #drawRow(spans, { span, depth, trace, turn }, { total, now }) {
     const end = spans.spanEnd(span, trace, now);
     const state = span.isResting ? "waiting" : span.state;
+    const colour = span.kind === "agent" ? agentColourClass(span.name) : "";
     const at = (time) => percent((time - turn.start) / total);
     const bar = (kind, from, to) =>
-      html`<span class="span" data-kind=${kind} data-state=${state} ${setStyles({
+      html`<span class="span ${colour}" data-kind=${kind} data-state=${state} ${setStyles({
         left: at(from),
         width: percent((to - from) / total),
       })}></span>`;
@@ -129,7 +131,7 @@ export class TimelinePanel extends TickingElement {
   #drawTitle({ kind, name, subject }) {
     if (kind === "turn") return html`<span class="title">${name.slice(0, 2 * MAX_TITLE_CHARS)}</span>`;
     if (kind === "completion") return html`<span class="title">${middleEllipsis(name)}</span>`;
-    return html`<span class="title">${name} <span class="subject">${subject}</span></span>`;
+    return html`<span class="title ${kind === "agent" ? agentColourClass(name) : ""}">${name} <span class="subject">${subject}</span></span>`;
   }
 }
 

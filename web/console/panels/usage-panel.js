@@ -2,7 +2,6 @@
 
 import { html, nothing } from "lit";
 
-import { Meters } from "../../client/folds/meters.js";
 import { eventLink } from "../app/router.js";
 import { callTimes, meterElapsedMs, turnsElapsedMs } from "../store/elapsed-time.js";
 import { Invocations } from "../store/invocations.js";
@@ -34,8 +33,8 @@ export class UsagePanel extends TickingElement {
   }
 
   render() {
-    const { log } = this.session;
-    const meters = log.fold(Meters);
+    const { log, snapshot } = this.session;
+    const meters = snapshot.usage;
     const { turns, byId } = log.fold(Invocations);
     if (!meters.session?.completions && !meters.turns.size) return html`<p class="pad soft">No usage yet.</p>`;
     return html`<div class="pad usage">

@@ -3,7 +3,7 @@
  * search.
  */
 
-import { Documents } from "../../client/folds/documents.js";
+import { Documents } from "../../client/team/index.js";
 import { oneLine } from "./one-line.js";
 
 const MAX_EXCERPT_CHARS = 100;

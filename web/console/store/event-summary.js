@@ -92,6 +92,7 @@ const SUMMARIES = {
   "session.invite": ({ principal, roles }) => `${principal ?? "link"}: ${roles.join(", ")}`,
   "session.invite_end": ({ invite_id, reason }) => joinParts(invite_id, reason),
   "session.title": ({ title }) => clip(title),
+  "session.close": ({ by, reason }) => joinParts(`by ${by}`, clip(reason)),
   "ui.message": ({ text, target }) => joinParts(target && `to ${target}`, clip(text)),
   "ui.action": ({ action: { kind, ...rest } }) => joinParts(kind, compactJson(rest)),
   "ui.command": ({ command: { kind, ...rest } }) => joinParts(kind, compactJson(rest)),

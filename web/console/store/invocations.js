@@ -12,11 +12,11 @@ const END_LABELS = {
   end_turn: ["done", "good"],
   stop_sequence: ["done", "good"],
   handoff: ["handed over", "good"],
-  max_steps: ["out of steps", "busy"],
-  max_tokens: ["out of tokens", "busy"],
+  max_steps: ["out of steps", ""],
+  max_tokens: ["out of tokens", ""],
   context_window: ["context full", "bad"],
   refusal: ["refused", "bad"],
-  cancelled: ["stopped", "busy"],
+  cancelled: ["stopped", ""],
   timeout: ["took too long", "bad"],
   error: ["failed", "bad"],
 };
@@ -94,8 +94,11 @@ function endAgent(fold, { agent_id, seq, payload }) {
 
 const REDUCERS = { __proto__: null, "agent.start": startAgent, "agent.handoff": recordHandoff, "agent.end": endAgent };
 
-/** Return the label and the class of an invocation's state. */
-export function invocationStatus({ agent_id, ended }, tree) {
+/** Return the label and the class of an invocation's state. `open` are the open agents of a snapshot. */
+export function invocationStatus({ agent_id, ended }, open) {
   if (ended) return END_LABELS[ended.reason] ?? [ended.reason, "bad"];
-  return tree.isWaiting(agent_id) ? ["waiting", "busy"] : ["running", "good"];
+  return isWaiting(open, agent_id) ? ["waiting", "wait"] : ["running", "work"];
 }
+
+const isWaiting = (open, id) =>
+  open.some(({ agent_id, waits, agents }) => (agent_id === id && waits) || isWaiting(agents, id));

@@ -88,12 +88,12 @@ const END_PHRASES = {
   refusal: "refused to answer",
 };
 
-export function endLabel({ agent_name, payload: { stop_reason }, by, isRestart }) {
+export function endLabel({ agent_name, stop_reason, by, isRestart }) {
   const did = isRestart ? "was cut off by a restart" : (END_PHRASES[stop_reason] ?? `ended: ${stop_reason}`);
   return `${agent_name ?? "The agent"} ${did}${by ? ` by ${by}` : ""}`;
 }
 
-/** By `abortReason` of a text; a stop has a note of its own. */
+/** By `aborted` of a text; a stop has a note of its own. */
 export const ABORT_LABELS = {
   __proto__: null,
   error: "Cut off by an error",
@@ -160,15 +160,29 @@ export function answerLabel({ result, input, question }) {
 /** By state of a call: its label and its classes. */
 export const CALL_STATES = {
   __proto__: null,
-  writing: ["Writing", "busy moves"],
+  writing: ["Writing", "work moves"],
   queued: ["Queued", ""],
-  running: ["Running", "busy moves"],
-  waiting: ["Waiting for you", "busy"],
+  running: ["Running", "work moves"],
+  waiting: ["Waiting for you", "wait"],
   done: ["Done", "good"],
   error: ["Error", "bad"],
   denied: ["Denied", "bad"],
   aborted: ["Cancelled", ""],
 };
+
+/** Return finished work in one line: what it was, and how much failed. */
+export function workLabel(entries) {
+  const count = (kind) => entries.filter((entry) => entry.kind === kind).length;
+  const agents = entries.reduce((sum, { agents: inside = [] }) => sum + inside.length, 0);
+  const failed = entries.filter(({ state }) => state === "error" || state === "denied").length;
+  const parts = [
+    count("call") > 0 && plural(count("call"), "call"),
+    agents > 0 && plural(agents, "agent"),
+    count("thinking") > 0 && plural(count("thinking"), "thought"),
+    failed > 0 && `${failed} failed`,
+  ];
+  return parts.filter(Boolean).join(", ");
+}
 
 export const DECISION_LABELS = { __proto__: null, approve: "Approved", deny: "Denied", expired: "Not decided in time" };
 

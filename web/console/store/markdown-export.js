@@ -95,22 +95,25 @@ const note = (text) => `_${escapeInline(text)}_`;
 const writeValue = (name, given) => given != null && joinParagraphs(`${name}:`, writeJson(given));
 const writeError = ({ code, message }) => `${bold(code)} ${escapeInline(message)}`;
 
-function writeMessage({ payload, actor, channel }, people) {
+function writeMessage({ speaker, author, target, channel, text, files }, people) {
   const { me, displayName } = people;
-  const isMine = (payload.speaker ?? actor ?? me) === me;
-  const who = isMine ? "You" : (payload.speaker ?? displayName(actor));
-  const to = [payload.target && `to ${escapeInline(payload.target)}`, channel && `in ${escapeInline(channel)}`];
-  return joinParagraphs([bold(who), ...to].filter(Boolean).join(" "), escapeText(payload.text));
+  const isMine = (speaker ?? author ?? me) === me;
+  const who = isMine ? "You" : (speaker ?? displayName(author));
+  const to = [target && `to ${escapeInline(target)}`, channel && `in ${escapeInline(channel)}`];
+  return joinParagraphs([bold(who), ...to].filter(Boolean).join(" "), escapeText(text), writeFiles(files));
 }
 
-function writeText({ speaker, agent_name, text, aborted, abortReason, citations }) {
+const writeFiles = (files) =>
+  files.length > 0 && note(`Files: ${files.map(({ filename }) => filename ?? "a file").join(", ")}`);
+
+function writeText({ speaker, agent_name, text, aborted, citations }) {
   const sources = citations.map(({ title, document_title, url, source, cited_text }, at) => {
     const where = [title ?? document_title ?? "Source", url ?? source, cited_text && `“${cited_text}”`];
     return `${at + 1}. ${where.filter(Boolean).map(escapeInline).join(", ")}`;
   });
   const said = [
     neutralizeMarkdown(text),
-    aborted && ABORT_LABELS[abortReason] && note(ABORT_LABELS[abortReason]),
+    aborted && ABORT_LABELS[aborted] && note(ABORT_LABELS[aborted]),
     sources.join("\n"),
   ];
   return joinParagraphs(bold(speaker ?? agent_name ?? "Assistant"), ...said);
@@ -125,11 +128,9 @@ function writeThinking({ text, redacted }) {
 const by = (words, actor, people) => (actor ? words + people.displayName(actor) : "");
 
 function writeCall(entry, people) {
-  const { tool, state, args, incomplete, input, decision, answer, child, thread, result } = entry;
+  const { tool, state, args, incomplete, input, decision, answer, child, agents, inside: entries, result } = entry;
   const said = decision && `${DECISION_LABELS[decision.decision]}${by(" by ", decision.actor, people)}`;
-  const inside =
-    (child || thread.entries.length > 0) &&
-    quoteBlock(joinParagraphs(child && bold(child), writeEntries(thread, people)));
+  const inside = agents.length > 0 && quoteBlock(joinParagraphs(child && bold(child), writeEntries(entries, people)));
   return joinParagraphs(
     `${bold(humanizeName(tool))} (${escapeInline(tool)}) ${CALL_STATES[state][0]}`,
     writeValue("Arguments", args),
@@ -149,7 +150,7 @@ const ENTRY_WRITERS = {
   text: writeText,
   thinking: writeThinking,
   call: writeCall,
-  agent: ({ payload, thread }, people) => joinParagraphs(bold(payload.name), quoteBlock(writeEntries(thread, people))),
+  agent: ({ child, inside }, people) => joinParagraphs(bold(child), quoteBlock(writeEntries(inside, people))),
   view: ({ view, over, actions }, people) =>
     joinParagraphs(
       `${bold(view.title ?? view.view_id)} ${over ?? ""}`.trim(),
@@ -161,8 +162,8 @@ const ENTRY_WRITERS = {
         ),
       ),
     ),
-  handoff: ({ agent_name, payload }) => note(`${agent_name ?? "The agent"} handed over to ${payload.to}`),
-  files: ({ payload }) => note(`Files: ${payload.files.map(({ filename }) => filename).join(", ")}`),
+  handoff: ({ agent_name, to }) => note(`${agent_name ?? "The agent"} handed over to ${to}`),
+  files: ({ files }) => writeFiles(files),
   error: ({ payload }) => writeError(payload),
   end: (entry, people) => note(endLabel({ ...entry, by: people.displayName(entry.by) })),
   action: ({ actor, payload }, people) => note(actionLabel(people.displayName(actor), payload.action)),
@@ -172,16 +173,16 @@ const ENTRY_WRITERS = {
 
 const writeEvent = ({ type, payload }) => joinParagraphs(bold(type), writeJson(payload));
 
-const writeEntries = (thread, people) =>
-  thread.entries.map((entry) => (ENTRY_WRITERS[entry.kind] ?? writeEvent)(entry, people)).join("\n\n");
+const writeEntries = (entries, people) =>
+  entries.map((entry) => (ENTRY_WRITERS[entry.kind] ?? writeEvent)(entry, people)).join("\n\n");
 
 /**
  * Export a conversation under a title; queued messages come last. `people.me` is the exporting principal,
  * `people.displayName` maps principals to names.
  */
-export function exportMarkdown({ thread, queue }, title, people) {
+export function exportMarkdown({ entries, queue }, title, people) {
   const queued = queue.map((entry) => joinParagraphs(note("Queued"), writeMessage(entry, people)));
-  return `${joinParagraphs(`# ${escapeInline(title)}`, writeEntries(thread, people), ...queued)}\n`;
+  return `${joinParagraphs(`# ${escapeInline(title)}`, writeEntries(entries, people), ...queued)}\n`;
 }
 
 /** Return a file name that every system accepts. */

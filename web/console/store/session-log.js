@@ -1,36 +1,27 @@
 /**
- * The durable events of a session in order, and folds over them.
+ * The durable events of a session in order, and the folds of the panels over them.
  *
- * The conversation and the tree are always up to date; any other fold catches up when it is read, so that a long
- * session costs only what is shown. Live events are folded and not stored: a replay may omit them.
+ * A fold catches up when it is read, so that a long session costs only what is shown. Live events are not stored: a
+ * replay may omit them. What the chat shows is in the snapshots of the `SessionStore`.
  */
-
-import { Names } from "../../client/folds/names.js";
-import { Tree } from "../../client/folds/tree.js";
-import { Conversation } from "./conversation.js";
 
 const LIVE_TYPES = new Set(["block.delta", "tool.progress"]);
 
 export class SessionLog {
   events = []; // durable, in order
-  #isDeclared;
+  #displayName;
   #folds = new Map(); // fold class -> { fold, at }
 
-  /** `types` are the event types of the application. */
-  constructor(types = []) {
-    const own = new Set(types);
-    this.#isDeclared = (type) => own.has(type);
-    this.conversation = new Conversation();
-    this.tree = new Tree(this.#isDeclared);
+  /** `displayName` returns the name of a principal. */
+  constructor(displayName = (principal) => principal) {
+    this.#displayName = displayName;
   }
 
-  /** Apply one event; return whether it is durable. */
-  apply(event) {
-    const lasts = !LIVE_TYPES.has(event.type);
-    if (lasts) this.events.push(event);
-    this.conversation.apply(event);
-    this.tree.apply(event);
-    return lasts;
+  /** Add one event; return whether it is durable. */
+  add(event) {
+    if (LIVE_TYPES.has(event.type)) return false;
+    this.events.push(event);
+    return true;
   }
 
   /** Seq of the last durable event, or -1. */
@@ -40,7 +31,7 @@ export class SessionLog {
 
   /** Return the name of a principal; null for none. */
   displayName(principal) {
-    return principal ? this.fold(Names).displayName(principal) : null;
+    return this.#displayName(principal);
   }
 
   /** Return the fold of this class over all durable events, up to date. */

@@ -1,88 +1,114 @@
 /**
- * An open session: its log, its connection, and the watchers of both.
+ * An open session of the console: its `SessionStore`, the log for the panels, and the watchers of both.
  *
- * Watchers are called in an animation frame, at most every `NOTIFY_INTERVAL_MS`. While history loads it is
- * `CATCH_UP_INTERVAL_MS`, so that catching up costs the fold and not the drawing.
+ * Watchers are called in an animation frame after the store has changed; those without `live` only for durable
+ * events. A hidden tab is told less often.
  */
 
-import { connect } from "../../client/transport/connect.js";
+import { SessionStore } from "../../client/store/session-store.js";
+import { ChatEntries } from "./chat-entries.js";
 import { SessionLog } from "./session-log.js";
 
-const NOTIFY_INTERVAL_MS = 50; // text still flows, and the rest of the time is free
-const CATCH_UP_INTERVAL_MS = 1000;
+const SLOW_INTERVAL_MS = 1000; // of a hidden tab, and how long a reset is shown
 const CATCHING_UP = new Set(["connecting", "catching-up", "reset"]);
 
 export class Session {
-  connection = "connecting"; // the feed's state, or "reset" until the history has come again
-  refusal = null; // the HttpError if the server refuses
-  hasHistory = false; // all events that the log had at first have come
-  #last; // the last seq of the log at first: undefined until it is known, null if the server does not tell it
   #clockAheadMs = Infinity; // how far this machine's clock is ahead of the server's, at most
   #watchers = new Map(); // watcher -> whether it wants live events
   #hasDurableChange = true; // since the last notification
+  #isResetting = false;
+  #isScheduled = false;
+  #lastState = ""; // of the connection
+  #entries = new ChatEntries();
+  #queueEntries = new ChatEntries();
   #resolveAnswer;
-  #timer = null;
-  #notifiedMs = performance.now();
-  #feed;
+  #unsubscribe;
 
-  /**
-   * `readLast` returns the last seq of the log, or null for members who do not see all channels: with that event the
-   * history has come. `onReset` is called when the log was replaced.
-   */
-  constructor({ id, app, client, me, onReset, readLast }) {
+  /** `onReset` is called when the log was replaced. */
+  constructor({ id, app, client, me, onReset }) {
     Object.assign(this, { id, app, client, me });
-    this.log = new SessionLog(app.types);
+    this.#createLog();
     this.firstAnswer = new Promise((resolve) => (this.#resolveAnswer = resolve)); // settled with the first answer of the server
-    this.#feed = connect({
+    this.store = new SessionStore({
       session: id,
+      client,
       share: me.name,
       principal: me.name,
-      onEvent: (event) => {
-        this.#hasDurableChange = this.log.apply(event) || this.#hasDurableChange;
-        this.#checkHistory();
-        if (this.connection === "live")
-          this.#clockAheadMs = Math.min(this.#clockAheadMs, Date.now() - Date.parse(event.ts));
-        if (event.seq >= this.#last && this.isCatchingUp) this.#setConnection("live");
-        else this.#scheduleNotify();
-      },
+      types: app.types,
+      onEvents: (events) => this.#addEvents(events),
       onReset: () => {
-        this.log = new SessionLog(app.types);
-        this.hasHistory = false;
-        this.#fetchLast(readLast);
-        this.#setConnection("reset");
+        this.#createLog();
+        this.#isResetting = true;
         onReset();
       },
-      onState: (state) => {
-        this.#setConnection(state);
-        this.#checkHistory();
-      },
-      onError: (error) => {
-        this.refusal = error;
-        this.#setConnection("refused");
-      },
     });
-    this.#fetchLast(readLast);
+    this.#unsubscribe = this.store.subscribe(() => this.#onChange());
   }
 
-  async #fetchLast(readLast) {
-    this.#last = undefined;
-    this.#last = await readLast();
-    this.#checkHistory();
+  #createLog() {
+    this.log = new SessionLog((principal) => this.displayName(principal));
   }
 
-  /** Set `hasHistory` once the history has come. "live" is not enough: a busy server may have sent nothing yet. */
-  #checkHistory() {
-    if (this.hasHistory || this.#last === undefined) return;
-    const { last } = this.log.tree;
-    // every log has events: the first makes its reader a member
-    this.hasHistory = this.#last === null ? last >= 0 && !this.isCatchingUp : last >= this.#last;
-    if (!this.hasHistory) return;
-    this.#hasDurableChange = true;
-    this.#scheduleNotify();
+  /** The current snapshot of the store; it never changes. */
+  get snapshot() {
+    return this.store.getSnapshot();
+  }
+
+  /** The entries of the chat. */
+  get entries() {
+    return this.#entries.list(this.snapshot.messages);
+  }
+
+  /** The entries of the messages that wait for their turn. */
+  get queue() {
+    return this.#queueEntries.list(this.snapshot.queue);
+  }
+
+  /** The state of the connection, or "reset" while a replaced log is read again. */
+  get connection() {
+    return this.#isResetting ? "reset" : this.snapshot.connection;
+  }
+
+  /** The HttpError if the server refuses. */
+  get refusal() {
+    return this.snapshot.error;
+  }
+
+  get hasHistory() {
+    return this.snapshot.hasHistory;
+  }
+
+  get isCatchingUp() {
+    return CATCHING_UP.has(this.connection);
+  }
+
+  /** Whether an agent is open. */
+  get isOpen() {
+    return this.snapshot.agents.length > 0;
+  }
+
+  /** Whether an agent is open that waits for nobody. */
+  get isWorking() {
+    return this.isOpen && this.snapshot.status === "running";
+  }
+
+  /** Return in one sentence that the session is closed, by whom and why. */
+  get closedText() {
+    const { ending } = this.snapshot;
+    if (ending === null) return "This session is closed.";
+    const name = ending.actor === this.me.name ? "You" : this.displayName(ending.actor);
+    return `${name} closed this session${ending.reason ? `: “${ending.reason}”` : ""}.`;
+  }
+
+  /** Return the name of a principal, or else the principal itself; null for none. */
+  displayName(principal) {
+    if (!principal) return null;
+    return this.snapshot.members.find((member) => member.principal === principal)?.name ?? principal;
   }
 
   close() {
-    this.#feed.close();
+    this.#unsubscribe();
+    this.store.close();
   }
 
   /**
@@ -100,50 +126,40 @@ export class Session {
     return Math.max(0, Date.now() - ahead - Date.parse(ts));
   }
 
-  get isCatchingUp() {
-    return CATCHING_UP.has(this.connection);
+  #addEvents(events) {
+    for (const event of events) this.#hasDurableChange = this.log.add(event) || this.#hasDurableChange;
+    if (this.connection !== "live") return;
+    this.#clockAheadMs = Math.min(this.#clockAheadMs, Date.now() - Date.parse(events.at(-1).ts));
   }
 
-  /** Whether an agent is open. */
-  get isOpen() {
-    return this.log.tree.open.size > 0;
+  #endReset() {
+    setTimeout(() => {
+      this.#isResetting = false;
+      this.#hasDurableChange = true;
+      this.#scheduleNotify();
+    }, SLOW_INTERVAL_MS);
   }
 
-  #setConnection(state) {
-    this.#resolveAnswer();
-    if (state === "catching-up" && this.connection === "reset") return;
-    this.connection = state;
-    this.#hasDurableChange = true;
-    this.#notifyAfter(this.isCatchingUp && state !== "reset" ? CATCH_UP_INTERVAL_MS : 0);
+  #onChange() {
+    const state = `${this.connection} ${this.hasHistory}`;
+    if (state !== this.#lastState) this.#hasDurableChange = true;
+    this.#lastState = state;
+    if (this.connection !== "connecting") this.#resolveAnswer();
+    this.#scheduleNotify();
   }
 
   #scheduleNotify() {
-    if (this.#timer === null) this.#notifyAfter(this.#intervalMs - (performance.now() - this.#notifiedMs));
-  }
-
-  /** Milliseconds between notifications; a hidden tab needs few. */
-  get #intervalMs() {
-    return this.isCatchingUp || document.hidden ? CATCH_UP_INTERVAL_MS : NOTIFY_INTERVAL_MS;
-  }
-
-  #notifyAfter(ms) {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(
-      () => (document.hidden ? this.#notify() : requestAnimationFrame(() => this.#notify())),
-      ms,
-    );
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    if (document.hidden) setTimeout(() => this.#notify(), SLOW_INTERVAL_MS);
+    else requestAnimationFrame(() => this.#notify());
   }
 
   #notify() {
-    this.#timer = null;
-    this.#notifiedMs = performance.now();
+    this.#isScheduled = false;
     const watchers = [...this.#watchers].filter(([, live]) => live || this.#hasDurableChange);
     this.#hasDurableChange = false;
     for (const [tell] of watchers) tell();
-    if (this.connection === "reset") this.#endReset();
-  }
-  /** Return to "live" after a while: a reset that another tab passed on is not followed by a state. */
-  #endReset() {
-    setTimeout(() => this.connection === "reset" && this.#setConnection("live"), CATCH_UP_INTERVAL_MS);
+    if (this.#isResetting) this.#endReset();
   }
 }

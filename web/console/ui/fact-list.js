@@ -1,11 +1,12 @@
 /**
  * Draws a JSON value for people: an object as names and values, a list of objects as a table, anything else as words.
- * A value that is too long or too deep is drawn as JSON. Everything is text.
+ * A value that is too long or too deep is drawn as a tree of JSON. Everything is text.
  */
 
 import { html, nothing } from "lit";
 
 import { humanizeName, isContainer, valueText } from "../store/labels.js";
+import { drawJson } from "./lazy-json.js";
 
 const MAX_ITEMS = 50; // of a list: a person reads no more
 const MAX_COLUMNS = 8;
@@ -23,7 +24,7 @@ export const labelledPairs = (value) => Object.entries(value ?? {}).map(([name, 
 function drawValue(value, depth = 0) {
   if (!isContainer(value)) return html`${typeof value === "string" && value ? value : valueText(value)}`;
   if (Object.keys(value).length === 0) return html`none`;
-  if (depth > 1) return html`<code>${JSON.stringify(value)}</code>`;
+  if (depth > 1) return drawJson(value);
   if (!Array.isArray(value))
     return html`<dl class="facts">${Object.entries(value).map(
       ([name, inner]) => html`
@@ -42,7 +43,7 @@ const drawList = (items, depth) =>
 
 function drawRows(rows) {
   const names = [...new Set(rows.slice(0, MAX_ITEMS).flatMap(Object.keys))];
-  if (names.length > MAX_COLUMNS) return html`<code>${JSON.stringify(rows)}</code>`;
+  if (names.length > MAX_COLUMNS) return drawJson(rows);
   return html`<div class="scroll" tabindex="0"><table class="rows">
     <thead><tr>${names.map((name) => html`<th scope="col">${humanizeName(name)}</th>`)}</tr></thead>
     <tbody>${rows.slice(0, MAX_ITEMS).map(

@@ -1,12 +1,14 @@
 /**
  * `<tl-json>`: a value as a JSON tree. Folded parts are not in the page; long texts and lists show their beginning,
- * the rest on demand. Everything is text: nothing in a value becomes markup.
+ * the rest on demand. A text that is the whole value is shown as it is. Everything is text: nothing in a value becomes
+ * markup.
  */
 
 import { html, nothing } from "lit";
 
 import { isContainer } from "../store/labels.js";
 import { ConsoleElement } from "./base-element.js";
+import "./json-tree.css";
 
 const MAX_TEXT_CHARS = 2000;
 const PAGE_ITEMS = 100;
@@ -40,7 +42,15 @@ export class JsonTree extends ConsoleElement {
 
   render() {
     const key = this.name === null ? nothing : html`<span class="key">${this.name}</span>: `;
-    return isContainer(this.value) ? this.#box(key) : html`<div>${key}${this.#leaf()}</div>`;
+    if (isContainer(this.value)) return this.#box(key);
+    if (typeof this.value === "string" && this.depth === 0) return this.#text();
+    return html`<div>${key}${this.#leaf()}</div>`;
+  }
+
+  #text() {
+    const isCut = !this.whole && this.value.length > MAX_TEXT_CHARS;
+    return html`<pre tabindex="0">${isCut ? `${this.value.slice(0, MAX_TEXT_CHARS)}…` : this.value}</pre>
+      ${isCut ? html`<button class="plain" @click=${() => (this.whole = true)}>Show all</button>` : nothing}`;
   }
 
   #leaf() {

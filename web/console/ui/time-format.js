@@ -1,5 +1,6 @@
 /**
  * Formats times of the log in the time zone of this machine. A text that is no time, as a foreign log may hold, stays.
+ * The console shows the same form everywhere; the participant's page shows that of the browser.
  */
 
 const pad = (number, digits = 2) => String(number).padStart(digits, "0");
@@ -14,11 +15,15 @@ export function formatClock(ts) {
   return `${formatMinute(date)}:${pad(date.getSeconds())}.${pad(date.getMilliseconds(), 3)}`;
 }
 
-/** Return the time of day; with the date if it is not today. */
-export function formatShortTime(ts, now = new Date()) {
+/** Return the time of day; with the date if it is not today. A locale such as "en-GB" chooses the form. */
+export function formatShortTime(ts, { locale = null, now = new Date() } = {}) {
   const date = new Date(ts);
   if (!isTime(date)) return String(ts);
-  return formatDay(date) === formatDay(now) ? formatMinute(date) : `${formatDay(date)} ${formatMinute(date)}`;
+  const isToday = formatDay(date) === formatDay(now);
+  if (locale) {
+    return date.toLocaleString(locale, { timeStyle: "short", ...(isToday ? {} : { dateStyle: "medium" }) });
+  }
+  return isToday ? formatMinute(date) : `${formatDay(date)} ${formatMinute(date)}`;
 }
 
 /** Return the date and the time, to the second. */

@@ -10,6 +10,7 @@ import { openDraft } from "../app/storage.js";
 import { ConsoleElement } from "../ui/base-element.js";
 import { responseProblems } from "./errors.js";
 import { Submissions } from "./submissions.js";
+import { viewTextsOf } from "./texts.js";
 
 let count = 0;
 
@@ -30,6 +31,10 @@ export class ActionPart extends ConsoleElement {
     count += 1;
     this.key = `view${count}`; // of the ids of its inputs
     Object.assign(this, { sending: false, onConfirm: null, problems: null });
+  }
+
+  get texts() {
+    return viewTextsOf(this.session);
   }
 
   get draft() {
@@ -68,7 +73,7 @@ export class ActionPart extends ConsoleElement {
   act(action, place, found = this.#validate(action)) {
     this.onConfirm = null;
     if (this.isBusy) return;
-    if (found.length > 0) this.#showErrors(place(found));
+    if (found.length > 0) this.#showErrors(place(found, this.texts));
     else if (this.node.confirm) this.#askConfirmation(() => this.#send(action, place));
     else this.#send(action, place);
   }
@@ -92,7 +97,7 @@ export class ActionPart extends ConsoleElement {
       this.draft.clear();
       this.onSubmitted();
     } catch (error) {
-      this.#showErrors(place(responseProblems(error)));
+      this.#showErrors(place(responseProblems(error, this.texts), this.texts));
     } finally {
       this.sending = false;
     }
@@ -103,8 +108,8 @@ export class ActionPart extends ConsoleElement {
 
   /** Show errors, and focus the first unless the person has moved elsewhere. */
   async #showErrors(places) {
-    const { activeElement } = document;
-    const isHere = activeElement.contains(this) || this.contains(activeElement);
+    const { activeElement } = this.getRootNode();
+    const isHere = activeElement === null || activeElement.contains(this) || this.contains(activeElement);
     this.problems = places;
     await this.whenDrawn();
     if (isHere) this.querySelector("[aria-invalid=true], [role=alert]")?.focus();
@@ -137,18 +142,20 @@ export class ActionPart extends ConsoleElement {
       <p>${this.node.confirm}</p>
       <button type="button" class=${this.node.style === "danger" ? "danger" : "strong"}
         @click=${() => this.onConfirm()}>${words}</button>
-      <button type="button" @click=${leave}>Cancel</button>
+      <button type="button" @click=${leave}>${this.texts.cancel}</button>
     </div>`;
   }
 
   /** Draw the error of the part as a whole. The server's `error` counts until the next action. */
   renderError(error = null) {
     const problem = this.isUsed ? null : (this.problems?.get("") ?? (this.problems ? null : error));
-    return problem === null ? nothing : html`<p class="wrong" role="alert" tabindex="-1">${problem}</p>`;
+    return problem === null
+      ? nothing
+      : html`<p class="wrong" role="alert" tabindex="-1">${this.texts.problem(problem)}</p>`;
   }
 
-  renderStatus(words = "Sent") {
-    const text = this.sending ? "Sending" : this.lastAction ? words : "";
+  renderStatus() {
+    const text = this.sending ? this.texts.sending : this.lastAction ? this.texts.sent : "";
     return html`<span class="told" role="status">${text}</span>`;
   }
 }

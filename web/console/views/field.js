@@ -9,15 +9,16 @@ import { html, nothing } from "lit";
 import { live } from "lit/directives/live.js";
 
 import { withLabel } from "./errors.js";
+import { VIEW_TEXTS } from "./texts.js";
 import { inputKind, joinMoment, parseMoment } from "./values.js";
 
 /** Draw a field. `first` is its initial text; `tell` is called with each typed text. */
-export function drawField(field, { id, first, text, problem, tell }) {
+export function drawField(field, { id, first, text, problem, tell, texts = VIEW_TEXTS }) {
   const about = describedBy(id, field.help, problem);
   return html`<div class="field" data-name=${field.name}>
     <label for=${id}>${field.label}${requiredMark(field)}</label>
-    ${drawControl(field, { id, first, text, about, wrong: problem != null, tell })}
-    ${drawNotes(field, { id, problem })}
+    ${drawControl(field, { id, first, text, about, wrong: problem != null, tell, texts })}
+    ${drawNotes(field, { id, problem, texts })}
   </div>`;
 }
 
@@ -30,9 +31,9 @@ const describedBy = (id, help, problem) =>
   [help && `${id}-help`, problem != null && `${id}-wrong`].filter(Boolean).join(" ") || nothing;
 
 /** Draw the texts that `describedBy` refers to. */
-export const drawNotes = (field, { id, problem, help = field.help }) => html`
+export const drawNotes = (field, { id, problem, help = field.help, texts = VIEW_TEXTS }) => html`
   ${help ? html`<p class="help" id="${id}-help">${help}</p>` : nothing}
-  ${problem == null ? nothing : html`<p class="wrong" id="${id}-wrong">${withLabel(problem, field)}</p>`}`;
+  ${problem == null ? nothing : html`<p class="wrong" id="${id}-wrong">${texts.problem(withLabel(problem, field))}</p>`}`;
 
 /** Draw the control alone; without a `<label>` it needs a `name`. */
 export function drawControl(field, control) {
@@ -71,7 +72,7 @@ function drawMoment(field, control) {
   return html`<span class="moment" @input=${tell}>
     ${drawDate(field, { ...control, text: day, tell: () => {} })}
     <input type="time" ?data-empty=${time === ""} .value=${live(time)} step=${/:(?!00)..$/.test(time.slice(5)) ? 1 : nothing}
-      aria-label="${control.name ?? field.label}: time" aria-invalid=${ariaInvalid(control)}
+      aria-label=${control.texts.time(control.name ?? field.label)} aria-invalid=${ariaInvalid(control)}
       aria-describedby=${control.about}>
     ${zone ? html`<span class="zone">${zone}</span>` : nothing}
   </span>`;
@@ -83,7 +84,7 @@ const splitTime = (said) => ({ day: "", time: /^T(\d\d:\d\d(:\d\d)?)/.exec(said)
 const drawSelect = (field, control) => html`<select id=${control.id} ?required=${field.required}
   aria-label=${control.name ?? nothing} aria-invalid=${ariaInvalid(control)} aria-describedby=${control.about}
   @change=${({ target }) => control.tell(target.value)}>
-  <option value="" .selected=${live(control.text === "")}>${field.required ? "Choose" : "None"}</option>
+  <option value="" .selected=${live(control.text === "")}>${field.required ? control.texts.choose : control.texts.none}</option>
   ${field.options.map(
     ({ value, label }) => html`<option value=${value}
     .selected=${live(control.text === value)}>${label ?? value}</option>`,

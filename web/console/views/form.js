@@ -55,11 +55,11 @@ export class ViewForm extends ActionPart {
   /** Return the problems of incomplete dates. */
   #incompleteFields() {
     const fields = [...this.querySelectorAll(".field")].filter(hasIncompleteInput);
-    return fields.map(({ dataset: { name } }) => incompleteDate(name, "values", name));
+    return fields.map(({ dataset: { name } }) => incompleteDate(this.texts, name, "values", name));
   }
 
   render() {
-    const { id, title, fields, submit = "Submit", error } = this.node;
+    const { id, title, fields, submit = this.texts.submit, error } = this.node;
     return html`<form class="form" novalidate autocomplete="off" data-form=${id}
       data-state=${this.isUsed ? "sent" : "open"} @submit=${(event) => this.#submit(event)}>
       <fieldset ?disabled=${this.isUsed || this.isBusy}>
@@ -80,6 +80,7 @@ export class ViewForm extends ActionPart {
       text: this.#currentText(field),
       problem: this.#problem(field),
       tell: (text) => this.#onType(field.name, text),
+      texts: this.texts,
     });
   }
 }

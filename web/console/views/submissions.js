@@ -3,7 +3,7 @@
  * and in other tabs. `version` rises with every event of a view.
  */
 
-import { findView, viewKey } from "../../client/views/views.js";
+import { findView, viewKey } from "../../client/views/view-keys.js";
 
 const ID_FIELDS = new Map([
   ["form.submit", "form_id"],

@@ -73,7 +73,7 @@ export class ViewTable extends ActionPart {
 
   /** Return the errors by cell, and draw all rows that have one. */
   #showErrors(problems, keys) {
-    const places = tableErrors(problems, keys);
+    const places = tableErrors(problems, keys, this.texts);
     const last = this.#rows.findLastIndex(({ key }) => [...places.keys()].some((place) => place.startsWith(`${key} `)));
     this.count = Math.max(this.count, last + 1);
     return places;
@@ -83,18 +83,18 @@ export class ViewTable extends ActionPart {
     const cells = [...this.querySelectorAll("td[data-name]")].filter((cell) => hasIncompleteInput(cell));
     return cells.map((cell) => {
       const { name } = cell.dataset;
-      return incompleteDate(name, "rows", keys.indexOf(cell.parentElement.dataset.row), name);
+      return incompleteDate(this.texts, name, "rows", keys.indexOf(cell.parentElement.dataset.row), name);
     });
   }
 
   render() {
-    const { id, title, save = "Save", can_add, error } = this.node;
+    const { id, title, save = this.texts.save, can_add, error } = this.node;
     const rows = this.#rows;
     return html`<form class="table" novalidate autocomplete="off" data-table=${id}
       data-state=${this.isUsed ? "sent" : "open"} @submit=${(event) => this.#save(event)}>
       <fieldset ?disabled=${this.isUsed || this.isBusy}>
         ${title ? html`<legend>${title}</legend>` : nothing}
-        <div class="wide"><table aria-label=${title ?? "Table"}>
+        <div class="wide"><table aria-label=${title ?? this.texts.table}>
           <thead><tr>${this.node.columns.map((column) => this.#drawHead(column))}${this.#drawToolsCell("th")}</tr></thead>
           <tbody>${repeat(
             rows.slice(0, this.count),
@@ -102,11 +102,11 @@ export class ViewTable extends ActionPart {
             (row, at) => this.#drawRow(row, at),
           )}</tbody>
         </table></div>
-        ${rows.length === 0 ? html`<p class="help">No rows.</p>` : nothing}
+        ${rows.length === 0 ? html`<p class="help">${this.texts.noRows}</p>` : nothing}
         ${this.#drawMore(rows.length)}
         ${this.renderError(this.lastAction ? null : error)}
         <div class="doing">
-          ${can_add ? html`<button type="button" class="add" @click=${() => this.#add()}>Add row</button>` : nothing}
+          ${can_add ? html`<button type="button" class="add" @click=${() => this.#add()}>${this.texts.addRow}</button>` : nothing}
           ${this.renderAction(html`<button class="strong">${save}</button>`, save)} ${this.renderStatus()}
         </div>
       </fieldset>
@@ -116,12 +116,12 @@ export class ViewTable extends ActionPart {
   #drawMore(length) {
     if (length <= this.count) return nothing;
     const more = () => (this.count += pageSize(this.node.columns));
-    return html`<p class="help">${this.count} of ${length} rows are shown.
-      <button type="button" class="plain" @click=${more}>Show more</button></p>`;
+    return html`<p class="help">${this.texts.rowsShown(this.count, length)}
+      <button type="button" class="plain" @click=${more}>${this.texts.showMore}</button></p>`;
   }
 
   /** Draw a cell of the last column, if any row can be deleted; added rows can. */
-  #drawToolsCell(kind, content = html`<span class="unseen">Delete</span>`) {
+  #drawToolsCell(kind, content = html`<span class="unseen">${this.texts.deleteRow}</span>`) {
     if (!this.node.can_delete && !this.node.can_add) return nothing;
     return kind === "th" ? html`<th scope="col">${content}</th>` : html`<td class="tools">${content}</td>`;
   }
@@ -129,7 +129,7 @@ export class ViewTable extends ActionPart {
   #drawHead(column) {
     const id = `${this.key}-${column.name}`;
     const { help, error: problem } = column;
-    return html`<th scope="col">${column.label}${requiredMark(column)}${drawNotes(column, { id, help, problem })}</th>`;
+    return html`<th scope="col">${column.label}${requiredMark(column)}${drawNotes(column, { id, help, problem, texts: this.texts })}</th>`;
   }
 
   #drawRow(row, at) {
@@ -143,14 +143,14 @@ export class ViewTable extends ActionPart {
       problem == null
         ? nothing
         : html`<tr class="row-wrong"><td colspan="99">
-      <p class="wrong" role="alert" tabindex="-1">${problem}</p></td></tr>`
+      <p class="wrong" role="alert" tabindex="-1">${this.texts.problem(problem)}</p></td></tr>`
     }`;
   }
 
   #drawTool(row, at, gone) {
     if (row.row_id !== null && !this.node.can_delete) return nothing;
-    const words = gone ? "Undo" : "Delete";
-    return html`<button type="button" class="plain" aria-label="${words} row ${at + 1}"
+    const words = gone ? this.texts.undoDelete : this.texts.deleteRow;
+    return html`<button type="button" class="plain" aria-label=${this.texts.rowTool(words, at + 1)}
       @click=${() => this.#remove(row.key, gone)}>${words}</button>`;
   }
 
@@ -166,12 +166,13 @@ export class ViewTable extends ActionPart {
         id,
         text,
         first: firstText(row, column),
-        name: `${column.label}, row ${at + 1}`,
+        name: this.texts.cell(column.label, at + 1),
         wrong: problem != null,
         about: about.join(" ") || nothing,
         tell: (said) => this.#onType(row.key, column.name, said),
+        texts: this.texts,
       })}
-      ${drawNotes(column, { id, problem, help: null })}
+      ${drawNotes(column, { id, problem, help: null, texts: this.texts })}
     </td>`;
   }
 

@@ -5,7 +5,7 @@
  * browser's pickers cannot hold is edited as text. Blank text is null.
  */
 
-import { isBlank } from "../../client/shared/python-text.js";
+import { isBlank } from "../../client/views/fields.js";
 
 const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i;
 const MOMENT = /^(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d(?::\d\d)?)(Z|[+-]\d\d:\d\d)?)?$/;

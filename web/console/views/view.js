@@ -14,10 +14,10 @@ import { A2UI_KIND } from "../../client/views/a2ui.js";
 import { validateView, walkView } from "../../client/views/schema.js";
 import { NODES_KIND, OpenViews, viewKey } from "../../client/views/views.js";
 import { removeDrafts } from "../app/storage.js";
-import { actionLabel, submittedValues } from "../store/labels.js";
+import { submittedValues } from "../store/labels.js";
 import { SessionElement } from "../ui/base-element.js";
 import { drawFacts } from "../ui/fact-list.js";
-import "../ui/json-preview.js";
+import "../ui/json-tree.js";
 import { formatShortTime, utcTooltip } from "../ui/time-format.js";
 import "./button.js";
 import { drawClosedView } from "./closed-view.js";
@@ -25,9 +25,9 @@ import "./form.js";
 import { headingLevels } from "./headings.js";
 import { Submissions } from "./submissions.js";
 import "./table.js";
+import { viewTextsOf } from "./texts.js";
 import "./views.css";
 
-const CLOSED_LABELS = { replaced: "Replaced by a newer one", closed: "Closed" };
 const MAX_ACTIONS_SHOWN = 5;
 const CHAT_LEVEL = 2; // of the heading above the chat
 
@@ -43,6 +43,10 @@ export class ViewElement extends SessionElement {
     this.unfolded = false;
   }
 
+  get texts() {
+    return viewTextsOf(this.session);
+  }
+
   /** "replaced", "closed", or null while the view is open. Too many open views close the oldest. */
   get over() {
     const { log } = this.session;
@@ -55,7 +59,8 @@ export class ViewElement extends SessionElement {
   shouldUpdate(changed) {
     if (changed.has("entry") || changed.has("session")) this.#analyze();
     const { version } = this.session.log.fold(Submissions).forView(this.entry.view.view_id, this.entry.channel);
-    const stamp = [this.entry.event_id, this.over, version].join(" ");
+    const { event_id, updates = [], actions = [] } = this.entry;
+    const stamp = [event_id, this.over, version, updates.length, actions.length].join(" ");
     if (stamp === this.#stamp && !changed.has("session") && !changed.has("unfolded")) return false;
     this.#stamp = stamp;
     return true;
@@ -68,7 +73,7 @@ export class ViewElement extends SessionElement {
     this.#error = isTree ? validateView(tree) : null;
     const isDrawn = isTree && !this.#error;
     this.#levels = isDrawn ? headingLevels(tree, CHAT_LEVEL, title) : new Map([[null, CHAT_LEVEL + 1]]);
-    this.#name = title || (isDrawn ? firstTitle(tree) : null) || "View";
+    this.#name = title || (isDrawn ? firstTitle(tree) : null) || this.texts.view;
   }
 
   updated() {
@@ -90,9 +95,9 @@ export class ViewElement extends SessionElement {
 
   #drawContent({ kind, tree }) {
     if (kind === NODES_KIND) return this.#drawNode(tree);
-    if (kind !== A2UI_KIND) return html`<tl-value .name=${kind} .value=${tree}></tl-value>`;
+    if (kind !== A2UI_KIND) return html`<p class="label">${kind}</p><tl-json .value=${tree}></tl-json>`;
     import("../a2ui/surface.js");
-    return html`<tl-surface .session=${this.session} .entry=${this.entry} .version=${this.#stamp}></tl-surface>`;
+    return html`<tl-surface .session=${this.session} .entry=${this.entry} .stamp=${this.#stamp}></tl-surface>`;
   }
 
   /** Draw a closed view: its actions, and the original on demand. */
@@ -102,17 +107,19 @@ export class ViewElement extends SessionElement {
       actions,
     } = this.entry;
     const drawOriginal = () =>
-      kind === NODES_KIND ? drawClosedView(tree, actions) : html`<tl-value .name=${kind} .value=${tree}></tl-value>`;
+      kind === NODES_KIND
+        ? drawClosedView(tree, actions)
+        : html`<p class="label">${kind}</p><tl-json .value=${tree}></tl-json>`;
     const values = actions.length > 0 ? submittedValues(actions.at(-1).action, tree) : [];
     return html`<div class="sheet over" data-state=${over}>
-      <p><b>${this.#name}</b> ${actions.length > 0 ? nothing : CLOSED_LABELS[over]}</p>
+      <p><b>${this.#name}</b> ${actions.length > 0 ? nothing : this.texts[over]}</p>
       ${this.#drawActions()}
       ${values.length > 0 ? drawFacts(values) : nothing}
       ${
         this.#error
           ? nothing
           : html`<details @toggle=${({ target }) => (this.unfolded = target.open)}>
-        <summary>Original view</summary>${this.unfolded ? drawOriginal() : nothing}</details>`
+        <summary>${this.texts.originalView}</summary>${this.unfolded ? drawOriginal() : nothing}</details>`
       }
     </div>`;
   }
@@ -124,15 +131,15 @@ export class ViewElement extends SessionElement {
     } = this.entry;
     return actions.slice(-MAX_ACTIONS_SHOWN).map(
       ({ actor, ts, action }) => html`<p class="done">
-      ${actionLabel(this.session.log.displayName(actor), action, tree)},
-      <time datetime=${ts} title=${utcTooltip(ts)}>${formatShortTime(ts)}</time></p>`,
+      ${this.texts.action(this.session.log.displayName(actor), action, tree)},
+      <time datetime=${ts} title=${utcTooltip(ts)}>${formatShortTime(ts, { locale: this.session.locale })}</time></p>`,
     );
   }
 
   #drawInvalid() {
     const { message, path } = this.#error;
     return html`<div class="sheet view" data-state="refused">
-      <p class="wrong">This view cannot be shown.</p>
+      <p class="wrong">${this.texts.invalidView}</p>
       <p class="help">Its part <code>${path}</code> is not what the protocol allows: ${message}.</p>
     </div>`;
   }
