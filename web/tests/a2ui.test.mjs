@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { SurfaceError, applyMessages, measure, snapshotMessages } from "../client/views/a2ui.js";
 import { OpenViews } from "../client/views/views.js";
 import { isBounded, testPattern } from "../console/a2ui/patterns.js";
-import { Conversation } from "../console/store/conversation.js";
+import { chatOf } from "./chat.mjs";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 const readText = (path) => readFileSync(new URL(path, import.meta.url), "utf-8");
@@ -108,11 +108,9 @@ test("an update belongs to the entry of its surface, a deletion closes it, and a
   const update = { messages: [message("updateDataModel", { path: "/a", value: 1 })] };
   const end = { messages: [message("deleteSurface", {})] };
   const events = [shows({ tree: update }), shows({ tree: { messages: CREATION } }), shows({ tree: update })];
-  const conversation = folded(new Conversation(), logOf(events));
-  const [entry, ...others] = conversation.thread.entries;
+  const [entry, ...others] = chatOf(logOf(events)).entries;
   assert.deepEqual([others, entry.event_id, entry.updates, entry.over], [[], "evt_1", [update], null]);
-  conversation.apply(logOf([...events, shows({ tree: end })]).at(-1));
-  assert.equal(entry.over, "closed");
+  assert.equal(chatOf(logOf([...events, shows({ tree: end })])).entries[0].over, "closed");
 });
 
 test("the server's schema is the published one", () => {

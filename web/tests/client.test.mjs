@@ -40,6 +40,24 @@ test("a message that got no answer is sent again under the same key", async (t) 
   assert.deepEqual([requests[0].url, requests[0].headers.authorization], ["/below/api/send", "Bearer secret"]);
 });
 
+test("a new title and a deletion take effect once, also if the first answer was lost", async (t) => {
+  const { client, requests } = await serving(t, breaks, says(202, { eventId: 4 }));
+  await client.renameSession("sess_1", "Oslo");
+  const keys = requests.map(({ headers }) => headers["idempotency-key"]);
+  assert.ok(keys[0] && keys[0] === keys[1]);
+  const deleting = await serving(t, breaks, says(404, { error: "no session sess_1" }));
+  await deleting.client.deleteSession("sess_1");
+  const unknown = await serving(t, says(404, { error: "no session sess_1" }));
+  await assert.rejects(unknown.client.deleteSession("sess_1"), NotFound);
+});
+
+test("a message names its files", async (t) => {
+  const { client, requests } = await serving(t, says(202, {}));
+  const attachments = [{ blob: "blob_1", name: "a.png" }];
+  await client.send("Look", { session: "sess_1", attachments });
+  assert.deepEqual(requests[0].body, { message: "Look", session: "sess_1", attachments });
+});
+
 test("a chat is sent to its role, again under the same key if no answer came", async (t) => {
   const answer = { turn: "tr_1", seq: 9, state: {}, displayText: "Thanks.", events: [], messages: [] };
   const { client, requests } = await serving(t, breaks, says(504), says(200, answer));
@@ -171,9 +189,12 @@ for (const type of ["application/jsonl", "application/x-ndjson", "text/plain; ch
 
 test("a link is asked for with its session and roles", async (t) => {
   const { client, requests } = await serving(t, says(201, { path: "/below/sign-in?code=abc" }));
-  assert.equal(await client.link("sess_1", ["customer"]), "/below/sign-in?code=abc");
+  assert.equal(await client.link("sess_1", ["customer"], { name: "Sarah" }), "/below/sign-in?code=abc");
   const [{ method, url, body }] = requests;
-  assert.deepEqual([method, url, body], ["POST", "/below/api/links", { session: "sess_1", roles: ["customer"] }]);
+  assert.deepEqual(
+    [method, url, body],
+    ["POST", "/below/api/links", { session: "sess_1", roles: ["customer"], name: "Sarah" }],
+  );
 });
 
 test("invites are listed, answered and revoked by session and invite", async (t) => {
@@ -234,17 +255,38 @@ test("a refusal that says it is JSON and says nothing is one", async (t) => {
   assert.equal(requests.length, 4);
 });
 
+test("a session is closed with a reason", async (t) => {
+  const { client, requests } = await serving(t, (response) => response.writeHead(204).end());
+  await client.closeSession("sess_1", "Booked.");
+  assert.deepEqual(requests[0].body, { session: "sess_1", reason: "Booked." });
+});
+
+test("a session is renamed, closed and deleted by its id", async (t) => {
+  const { client, requests } = await serving(t, says(202, { eventId: 4 }), (response) => response.writeHead(204).end());
+  assert.deepEqual(await client.renameSession("sess_1", "Oslo"), { eventId: 4 });
+  await client.closeSession("sess_1");
+  await client.deleteSession("sess_1");
+  assert.deepEqual(
+    requests.map(({ url, body }) => [url, body]),
+    [
+      ["/below/api/sessions/rename", { session: "sess_1", title: "Oslo" }],
+      ["/below/api/sessions/close", { session: "sess_1" }],
+      ["/below/api/sessions/delete", { session: "sess_1" }],
+    ],
+  );
+});
+
 test("questions stand in the address", async (t) => {
   const { client, requests } = await serving(t, says(200, {}));
   await client.state("sess_1", { at: 0, include: ["open", "meters"] });
   await client.documents({ session: "sess_1", type: "message" });
-  await client.listSessions({ limit: 20, after: "7-sess_1" });
+  await client.listSessions({ limit: 20, after: "7-sess_1", search: "a trip" });
   assert.deepEqual(
     requests.map(({ url }) => url),
     [
       "/below/api/state?session=sess_1&at=0&include=open%2Cmeters",
       "/below/api/documents?session=sess_1&type=message",
-      "/below/api/sessions?limit=20&after=7-sess_1",
+      "/below/api/sessions?limit=20&after=7-sess_1&search=a+trip",
     ],
   );
 });

@@ -120,6 +120,16 @@ test("ids without data move the cursor", async (t) => {
   assert.deepEqual(afters(told), ["-1", "9:k1"]);
 });
 
+test("messages without an id, before the first event of a stream, leave the cursor where it is", async (t) => {
+  const quiet = [
+    'event: caught-up\ndata: {"type":"caught-up"}\n\n',
+    'event: heartbeat\ndata: {"type":"heartbeat"}\n\n',
+  ];
+  const told = await follow(t, [ends(frames(0, 1)), ...quiet.map(ends), stays(frames(2))], has(3));
+  assert.deepEqual(seqs(told), [0, 1, 2]);
+  assert.deepEqual(afters(told), ["-1", "1:k1", "1:k1", "1:k1"]);
+});
+
 test("several sessions have a list of cursors, each its own", async (t) => {
   const both = [
     frame("0:k1,-1", event(0, "sess_1")),
@@ -247,17 +257,26 @@ test("a feed of no session is refused at once", () => {
   }
 });
 
-test("connect is live in the first window that brings no history", async (t) => {
-  let endWindow;
-  t.mock.method(globalThis, "setInterval", (work) => {
-    endWindow = work;
+for (const [name, told] of [
+  ["caught-up", "event: caught-up\ndata: {}\n\n"],
+  ["the heartbeat of an older server", "event: heartbeat\ndata: {}\n\n"],
+]) {
+  test(`connect is live with ${name}, when it has delivered the history`, async (t) => {
+    const many = frames(...Array.from({ length: 500 }, (_, seq) => seq));
+    const atLive = [];
+    const seen = ({ events, states }) => {
+      if (states.at(-1) === "live") atLive.push(events.length);
+      return events.length === 501;
+    };
+    const { states } = await follow(t, [stays(many + told + frames(500))], seen);
+    assert.deepEqual(states, ["catching-up", "live"]);
+    assert(atLive[0] >= 500);
   });
-  const many = frames(...Array.from({ length: 500 }, (_, seq) => seq));
-  const told = await follow(t, [stays(many)], has(500));
-  endWindow();
-  assert.deepEqual(told.states, ["catching-up"]);
-  endWindow();
-  assert.deepEqual(told.states, ["catching-up", "live"]);
+}
+
+test("connect is not live before the server says so", async (t) => {
+  const { states } = await follow(t, [stays(frames(0))], has(1));
+  assert.deepEqual(states, ["catching-up"]);
 });
 
 test("connect after end asks for new events only, and then continues from the first id", async (t) => {

@@ -3,9 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { collectDocuments } from "../client/folds/documents.js";
-import { Tree } from "../client/folds/tree.js";
-import { Conversation } from "../console/store/conversation.js";
+import { collectDocuments } from "../client/team/documents.js";
 import { DocumentIndex, documentTitle, matchesQuery, queryWords } from "../console/store/document-index.js";
 import { Invocations, invocationStatus } from "../console/store/invocations.js";
 import { diffJson } from "../console/store/json-diff.js";
@@ -19,7 +17,6 @@ import {
   fenceCode,
   neutralizeMarkdown,
 } from "../console/store/markdown-export.js";
-import { SessionLog } from "../console/store/session-log.js";
 import {
   ProcessStatus,
   offerWorkCommand,
@@ -29,6 +26,7 @@ import {
   wakeCommand,
 } from "../console/store/team-commands.js";
 import { formatBytes, formatCost, formatCount, formatDuration } from "../console/ui/format.js";
+import { chatOf } from "./chat.mjs";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
 for (const [meter, said] of [
@@ -163,15 +161,14 @@ test("invocations are nested by their callers, a successor beside its predecesso
 
 test("an invocation runs, waits or has ended for a reason", () => {
   const events = logOf(TURN);
-  const tree = folded(new Tree(), events);
+  const openAgents = (log) => chatOf(log).snapshot.agents;
   const { byId } = folded(new Invocations(), events);
-  const said = [...byId.values()].map((one) => invocationStatus(one, tree)[0]);
+  const said = [...byId.values()].map((one) => invocationStatus(one, openAgents(events))[0]);
   assert.deepEqual(said, ["running", "handed over", "failed"]);
   const waits = { ...agent("agt_1", "tool.await", { calls: [{ call_id: "c9", tool: "ask", args: {} }] }), seq: 9 };
   const call = { call_id: "c9", tool: "ask", args: {}, executor: "frontend" };
-  tree.apply({ ...agent("agt_1", "tool.call", call), seq: 8 });
-  tree.apply(waits);
-  assert.deepEqual(invocationStatus(byId.get("agt_1"), tree), ["waiting", "busy"]);
+  const waiting = openAgents([...events, { ...agent("agt_1", "tool.call", call), seq: 8 }, waits]);
+  assert.deepEqual(invocationStatus(byId.get("agt_1"), waiting), ["waiting", "wait"]);
 });
 
 test("every invocation of the vectors is shown once", () => {
@@ -301,21 +298,19 @@ for (const [name, text, expected] of [
   test(`what a person wrote: ${name}`, () => assert.equal(escapeText(text), expected));
 }
 
-const peopleOf = (record) => ({ me: "ada", displayName: (principal) => record.displayName(principal) });
+const people = { me: "ada", displayName: (principal) => (principal === "guest_1" ? "Sarah" : principal) };
 
 test("a conversation as Markdown calls people by their names", () => {
   const by = (actor, type, payload) => ({ type, trace_id: "tr_1", actor, payload });
-  const record = folded(
-    new SessionLog(),
+  const chat = chatOf(
     logOf([
-      { type: "session.member", payload: { principal: "guest_1", roles: ["guest"], name: "Sarah" } },
+      by("guest_1", "ui.command", { command: { kind: "stop" } }),
       by("ada", "ui.message", { text: "Hello" }),
       by("guest_1", "ui.message", { text: "Good morning" }),
       by("bob", "ui.message", { text: "Here I am" }),
-      by("guest_1", "ui.command", { command: { kind: "stop" } }),
     ]),
   );
-  const text = exportMarkdown(record.conversation, "Talk", peopleOf(record));
+  const text = exportMarkdown(chat, "Talk", people);
   assert.match(text, /\*\*You\*\*\n\nHello\n/);
   assert.match(text, /\*\*Sarah\*\*\n\nGood morning\n/);
   assert.match(text, /\*\*bob\*\*\n\nHere I am\n/);
@@ -324,8 +319,7 @@ test("a conversation as Markdown calls people by their names", () => {
 });
 
 test("a conversation as Markdown, nested as it was", () => {
-  const record = folded(
-    new SessionLog(),
+  const chat = chatOf(
     logOf([
       { type: "ui.message", trace_id: "tr_1", payload: { text: "Hello" } },
       agent("agt_1", "agent.start", { name: "Guide", via: "prompt" }, { agent_name: "Guide" }),
@@ -338,7 +332,7 @@ test("a conversation as Markdown, nested as it was", () => {
       agent("agt_1", "agent.end", { stop_reason: "end_turn" }),
     ]),
   );
-  const text = exportMarkdown(record.conversation, "Metals", peopleOf(record));
+  const text = exportMarkdown(chat, "Metals", people);
   assert(text.startsWith("# Metals\n\n**You**\n\nHello\n\n"), text);
   assert(text.includes("> **Reader**\n>\n> A metal\n>\n> That is all.\n"), text);
   assert(text.endsWith("**Guide**\n\nTin is a metal.\n"), text);
@@ -347,8 +341,7 @@ test("a conversation as Markdown, nested as it was", () => {
 test("every entry that a conversation can hold has Markdown", () => {
   const error = { code: "NO", message: "no" };
   const one = (type, payload) => ({ type, trace_id: "tr_1", payload });
-  const { thread } = folded(
-    new Conversation(),
+  const chat = chatOf(
     logOf([
       agent("agt_1", "agent.start", { name: "Guide", via: "prompt" }),
       agent("agt_5", "agent.start", { name: "Nested", via: "call", parent_id: "agt_1" }),
@@ -364,7 +357,7 @@ test("every entry that a conversation can hold has Markdown", () => {
       one("ui.action", { action: { kind: "button.click", button_id: "b" }, view_id: "v" }),
     ]),
   );
-  const text = exportMarkdown({ thread, queue: [] }, "All", peopleOf(new SessionLog()));
+  const text = exportMarkdown(chat, "All", people);
   for (const part of [
     "**Nested**",
     "> > Hm",

@@ -1,64 +1,30 @@
-// The chat as a fold: on the sequences of agents that Python plays, and on logs by hand.
+// The entries of the chat: on the sequences of agents that Python plays, and on logs by hand.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Conversation } from "../console/store/conversation.js";
-import { folded, logOf, vectors } from "./vectors.mjs";
+import { ChatEntries, findEntry } from "../console/store/chat-entries.js";
+import { chatOf, chatSteps } from "./chat.mjs";
+import { replayed, written } from "./sequences.mjs";
+import { logOf, vectors } from "./vectors.mjs";
 
-const LIVE = new Set(["block.delta", "tool.progress"]);
-const HIDDEN = new Set(["inside", "version", "thread", "entries", "owner", "event_id", "ts"]);
+/** A replay has no start of a text: its part has the seq of the end. */
+const HIDDEN = new Set(["inside", "agents", "part", "ts", "seq"]);
 
-/** The log that a sequence tells: it leaves out the names of blocks, tools and turns, which follow from it. */
-function written({ events }) {
-  const blocks = new Map(); // agent -> the names of its blocks
-  const open = new Set();
-  let turn = 0;
-  const entries = events.map(([type, agent, depth, told]) => {
-    const mine = blocks.get(agent) ?? blocks.set(agent, []).get(agent);
-    if (type === "ui.message" && !open.size) turn += 1;
-    if (type === "agent.start") open.add(agent);
-    if (type === "agent.end") open.delete(agent);
-    if (type === "block.start") mine.push(`${agent}-${mine.length}`);
-    const payload = { ...told, ...named(type, told, mine) };
-    const fields = agent ? { agent_id: agent, agent_name: agent.split("#")[0], depth } : { actor: "ada" };
-    return { type, trace_id: `tr_${turn}`, ...fields, payload };
-  });
-  return logOf(entries);
+/** What a page shows: everything that an entry says, and what is inside it. */
+const shown = (entries) => entries.map(shownEntry);
+
+function shownEntry(entry) {
+  const fields = Object.fromEntries(Object.entries(entry).filter(([name]) => !HIDDEN.has(name)));
+  return { ...fields, inside: shown(entry.inside ?? []) };
 }
 
-const toolOf = (call_id) => call_id.split("#")[0];
+/** Whether an event belongs to the agent of an entry, or to one inside it. */
+const isAbout = ({ agent_id }, entry) =>
+  allOf([entry]).some((each) => each.agent_id === agent_id || each.agents?.length);
 
-function named(type, { call_id, blocks, calls }, mine) {
-  if (type === "block.retract") return { block_ids: mine.slice(-blocks) };
-  if (type === "tool.await") return { calls: calls.map((call) => ({ ...call, tool: toolOf(call.call_id) })) };
-  const tool = call_id && type !== "agent.start" ? { tool: toolOf(call_id) } : {};
-  const streamed = type.startsWith("block.") || type === "assistant.message" || type === "tool.call";
-  return streamed ? { ...tool, block_id: mine.at(-1) } : tool;
-}
-
-/** A log as a replay gives it: without the live events of what has ended. */
-function replayed(log) {
-  const over = new Set();
-  for (const { type, agent_id, payload } of log) {
-    if (type === "block.end") over.add(`block ${payload.block_id}`);
-    if (type === "tool.result") over.add(`call ${agent_id} ${payload.call_id}`);
-  }
-  const nameOf = ({ agent_id, payload: { block_id, call_id } }) =>
-    block_id ? `block ${block_id}` : `call ${agent_id} ${call_id}`;
-  return log.filter((event) => !LIVE.has(event.type) || !over.has(nameOf(event)));
-}
-
-/** What a page shows of a thread: everything that an entry says, and what is inside it. */
-const shown = (thread) => thread.entries.map(saidBy);
-
-function saidBy(entry) {
-  const said = Object.fromEntries(Object.entries(entry).filter(([name]) => !HIDDEN.has(name)));
-  return { ...said, text: entry.text, state: entry.state, inside: entry.thread ? shown(entry.thread) : [] };
-}
-
-/** All entries of a thread, at any depth. */
-const allOf = (thread) => thread.entries.flatMap((entry) => [entry, ...(entry.thread ? allOf(entry.thread) : [])]);
+/** All entries, at any depth. */
+const allOf = (entries) => entries.flatMap((entry) => [entry, ...allOf(entry.inside ?? [])]);
 
 /** Both say the same; told by their first difference, which is short. */
 function same(one, other, where) {
@@ -67,7 +33,6 @@ function same(one, other, where) {
   assert.ok(left === right, `${where}: ${left.slice(at - 60, at + 60)} is not ${right.slice(at - 60, at + 60)}`);
 }
 
-const chat = (log) => folded(new Conversation(), log);
 const SEQUENCES = vectors("agents/sequences").cases;
 const sequence = (name) => written(SEQUENCES.find((vector) => vector.name === name));
 
@@ -78,54 +43,57 @@ for (const vector of SEQUENCES) {
     for (let length = 1; length <= log.length; length += 1) {
       const live = log.slice(0, length);
       if (live.at(-1).payload.status === "complete") continue; // its twin is in the same append
-      same(shown(chat(replayed(live)).thread), shown(chat(live).thread), `after ${length} events`);
+      same(shown(chatOf(replayed(live)).entries), shown(chatOf(live).entries), `after ${length} events`);
     }
   });
 
-  test(`${vector.name}: what has changed has another version, and so has what is around it`, () => {
-    const conversation = new Conversation();
+  test(`${vector.name}: an entry that changes is another object, one of another agent stays the same`, () => {
     let before = new Map();
-    for (const event of log) {
-      conversation.apply(event);
-      const entries = allOf(conversation.thread);
-      const after = new Map(entries.map((entry) => [entry, [JSON.stringify(saidBy(entry)), entry.version]]));
-      for (const [entry, [said, version]] of after) {
-        const [saidBefore, versionBefore] = before.get(entry) ?? [];
-        if (saidBefore !== said) assert.notEqual(version, versionBefore, `${event.type} at ${event.seq}`);
+    for (const { event, entries } of chatSteps(log)) {
+      const after = new Map(allOf(entries).map((entry) => [entry.key, [entry, JSON.stringify(entry)]]));
+      for (const [key, [entry, text]] of after) {
+        const [entryBefore, textBefore] = before.get(key) ?? [];
+        if (textBefore !== text) assert.notEqual(entry, entryBefore, `${key} by ${event.type} at ${event.seq}`);
+        else if (!isAbout(event, entry)) assert.equal(entry, entryBefore, `${key} by ${event.type} at ${event.seq}`);
       }
       before = after;
     }
   });
 
-  test(`${vector.name}: what waits is counted by everything around it`, () => {
-    const conversation = new Conversation();
-    for (const event of log) {
-      conversation.apply(event);
-      const entries = allOf(conversation.thread);
-      const waiting = entries.filter(({ state }) => state === "waiting");
+  test(`${vector.name}: entries that are built step by step are those of a new list`, () => {
+    for (const { event, entries, snapshot } of chatSteps(log)) {
       assert.deepEqual(
-        [...conversation.waiting].map(({ seq }) => seq),
-        waiting.map(({ seq }) => seq),
+        entries,
+        new ChatEntries().list(snapshot.messages).slice(),
+        `after ${event.type} at ${event.seq}`,
       );
-      for (const { thread, waiting: count = 0 } of entries.filter((entry) => entry.thread)) {
-        assert.equal(count, allOf(thread).filter(({ state }) => state === "waiting").length);
+    }
+  });
+
+  test(`${vector.name}: what waits for a person is pending, and everything around it knows`, () => {
+    for (const { entries, snapshot } of chatSteps(log)) {
+      const waiting = allOf(entries).filter(({ state }) => state === "waiting");
+      const ids = (calls) => calls.map(({ agent_id, call_id }) => `${agent_id} ${call_id}`).sort();
+      assert.deepEqual(ids(snapshot.pending), ids(waiting));
+      for (const { hasWaiting, inside, state } of allOf(entries).filter(({ kind }) => kind === "call")) {
+        assert.equal(hasWaiting, state === "waiting" || allOf(inside).some((entry) => entry.state === "waiting"));
       }
     }
   });
 
   test(`${vector.name}: each event has a place in the chat`, () => {
-    const conversation = chat(log);
-    const entries = new Set(allOf(conversation.thread));
-    for (const event of log) assert.ok(entries.has(conversation.find(event)), `${event.type} at ${event.seq}`);
+    const { entries } = chatOf(log);
+    const all = new Set(allOf(entries));
+    for (const event of log) assert.ok(all.has(findEntry(entries, event).at(-1)), `${event.type} at ${event.seq}`);
   });
 }
 
 /** An outline: each entry as a word, with what is inside it. */
-const outline = (thread) =>
-  thread.entries.map((entry) => {
-    const words = { message: entry.payload?.text, text: entry.text, call: `${entry.tool} ${entry.state}` };
+const outline = (entries) =>
+  entries.map((entry) => {
+    const words = { message: entry.text, text: entry.text, call: `${entry.tool} ${entry.state}` };
     const word = words[entry.kind] ?? entry.kind;
-    return entry.thread?.entries.length ? [word, outline(entry.thread)] : word;
+    return entry.inside?.length ? [word, outline(entry.inside)] : word;
   });
 
 for (const [name, expected] of [
@@ -138,7 +106,7 @@ for (const [name, expected] of [
   ["approval denied", ["Go.", "remove denied", "Then not."]],
   ["stop during a wait", ["Go.", ["b aborted", ["confirm aborted"]], "end", "Hello.", "Hello."]],
 ]) {
-  test(`${name}: the outline`, () => assert.deepEqual(outline(chat(sequence(name)).thread), expected));
+  test(`${name}: the outline`, () => assert.deepEqual(outline(chatOf(sequence(name)).entries), expected));
 }
 
 const MESSAGE = { type: "ui.message", trace_id: "tr_1", payload: { text: "Hi" } };
@@ -155,7 +123,7 @@ const UNANSWERED = { call_id: "c1", tool: "dig", ok: false, result: null, error:
 const result = (fields) => by("tool.result", { ...UNANSWERED, ...fields });
 const fault = (code) => result({ error: { code, message: "no" } });
 const ASKED = by("approval.request", { call_id: "c1", tool: "dig", args_hash: "h", risk: "r" });
-const last = (events) => chat(logOf([START, ...events])).thread.entries.at(-1);
+const last = (events) => chatOf(logOf([START, ...events])).entries.at(-1);
 
 for (const [state, events] of [
   ["writing", CALL.slice(0, 2)],
@@ -188,26 +156,26 @@ test("of progress the end is kept, while the call runs", () => {
 
 test("a call that was taken back leaves its id to another one", () => {
   const back = by("block.retract", { block_ids: ["b1"], reason: "retry" });
-  const { thread } = chat(logOf([START, ...CALL.slice(0, 4), back, ...CALL]));
-  assert.deepEqual(outline(thread), ["dig running"]);
+  const { entries } = chatOf(logOf([START, ...CALL.slice(0, 4), back, ...CALL]));
+  assert.deepEqual(outline(entries), ["dig running"]);
 });
 
 test("a call whose block began without its id is one entry", () => {
   const [start, ...rest] = CALL;
   const unnamed = by("block.start", { block_id: "b1", kind: "tool_call" });
   assert.equal(start.payload.call_id, "c1");
-  assert.deepEqual(outline(chat(logOf([START, unnamed, ...rest, result({ ok: true })])).thread), ["dig done"]);
+  assert.deepEqual(outline(chatOf(logOf([START, unnamed, ...rest, result({ ok: true })])).entries), ["dig done"]);
 });
 
 test("what was said of a text that was stopped stays", () => {
   const start = by("block.start", { block_id: "t1", kind: "text" });
   const begun = [start, by("block.delta", { block_id: "t1", text: "Hel" })];
   const stopped = last([...begun, by("block.end", { block_id: "t1", status: "aborted", text: "Hel" })]);
-  assert.deepEqual([last(begun).open, stopped.open, stopped.aborted, stopped.text], [true, false, true, "Hel"]);
+  assert.deepEqual([last(begun).state, stopped.state, stopped.text], ["streaming", "aborted", "Hel"]);
 });
 
 test("a message is queued while others work; one that joins a turn is not, nor one that comes first", () => {
-  const queued = (events) => chat(logOf(events)).queue.map(({ payload }) => payload.text);
+  const queued = (events) => chatOf(logOf(events)).queue.map(({ text }) => text);
   const other = { ...MESSAGE, trace_id: "tr_2", payload: { text: "And then" } };
   assert.deepEqual(queued([MESSAGE]), []);
   assert.deepEqual(queued([MESSAGE, START]), []);
@@ -218,14 +186,17 @@ test("a message is queued while others work; one that joins a turn is not, nor o
 
 test("a view that was shown again has been replaced, one that was taken away is closed", () => {
   const view = (tree) => by("assistant.view", { view: { kind: "a2ui.v1", view_id: "v", tree } });
-  const states = (...trees) => chat(logOf(trees.map(view))).thread.entries.map(({ over }) => over);
+  const states = (...trees) => chatOf(logOf(trees.map(view))).entries.map(({ over }) => over);
   assert.deepEqual(states({ type: "text" }), [null]);
   assert.deepEqual(states({ type: "text" }, { type: "text" }), ["replaced", null]);
   assert.deepEqual(states({ type: "text" }, {}), ["closed"]);
 });
 
 test("a result without its call is an event, and so is what nobody knows", () => {
-  assert.deepEqual(outline(chat(logOf([START, result({ ok: true }), by("new.thing", {})])).thread), ["event", "event"]);
+  assert.deepEqual(outline(chatOf(logOf([START, result({ ok: true }), by("new.thing", {})])).entries), [
+    "event",
+    "event",
+  ]);
 });
 
 test("an agent that no call has started stands in an entry of its own", () => {
@@ -237,15 +208,15 @@ test("an agent that no call has started stands in an entry of its own", () => {
     payload: { name: "B", via: "call", parent_id: "agt_1", call_id: "gone" },
   };
   const said = { ...child, type: "assistant.message", payload: { text: "Here." } };
-  assert.deepEqual(outline(chat(logOf([START, child, said])).thread), [["agent", ["Here."]]]);
+  assert.deepEqual(outline(chatOf(logOf([START, child, said])).entries), [["agent", ["Here."]]]);
 });
 
 test("a server that was away and is back says so; one that starts a session does not", () => {
   const server = (type) => ({ type, payload: { process: "server", pid: 1, reason: "process_crash" } });
   const log = logOf(["process.start", "process.end", "process.start"].map(server));
-  const { thread } = folded(new Conversation(), log);
+  const { entries } = chatOf(log);
   assert.deepEqual(
-    thread.entries.map(({ kind, seq }) => [kind, seq]),
+    entries.map(({ kind, seq }) => [kind, seq]),
     [["restart", 2]],
   );
 });

@@ -1,13 +1,13 @@
-// The chat as a fold: the queue, working agents, and that every action, failure and stop is shown once.
+// The entries of the chat: the queue, working agents, and that every action, failure and stop is shown once.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Conversation } from "../console/store/conversation.js";
-import { SessionLog } from "../console/store/session-log.js";
-import { folded, logOf } from "./vectors.mjs";
+import { findEntry, foldWork, thinkingAgents } from "../console/store/chat-entries.js";
+import { chatOf } from "./chat.mjs";
+import { logOf } from "./vectors.mjs";
 
-const chat = (...events) => folded(new Conversation(), logOf(events.flat()));
+const chat = (...events) => chatOf(logOf(events.flat()));
 const said = (text, turn) => ({ type: "ui.message", trace_id: turn, actor: "ada", payload: { text } });
 const by = (agent, type, payload, turn = "tr_1") => ({
   type,
@@ -28,9 +28,9 @@ const breaksOff = (agent, reason) => [
   by(agent, "block.end", { block_id: "b", status: "aborted", text: "Half", reason }),
 ];
 const interrupted = (agent) => by(agent, "agent.end", { stop_reason: "error", reason: "interrupted" });
-const outline = ({ thread }) => thread.entries.map((entry) => entry.payload?.text ?? entry.text ?? entry.kind);
-const names = (conversation, thread = conversation.thread) =>
-  conversation.thinkingAgents(thread).map(({ name }) => name);
+const outline = ({ entries }) => entries.map((entry) => entry.text ?? entry.kind);
+const names = ({ snapshot }, holders = snapshot.messages) =>
+  thinkingAgents(holders).map(({ agent_name }) => agent_name);
 const SERVER = { process: "server", pid: 1 };
 const crashes = [
   { type: "process.end", payload: { ...SERVER, reason: "process_crash" } },
@@ -42,22 +42,26 @@ const QUEUED = [...FIRST, said("second", "tr_2"), ...speaks("A", "Answer 1", "tr
 
 test("queue: a message that waits is in no thread, and find leads to what stands before it", () => {
   const log = logOf(QUEUED.slice(0, 6));
-  const conversation = folded(new Conversation(), log);
+  const conversation = chatOf(log);
   assert.deepEqual(outline(conversation), ["hello", "Answer 1"]);
   assert.deepEqual(
-    conversation.queue.map(({ payload }) => payload.text),
+    conversation.queue.map(({ text }) => text),
     ["second"],
   );
-  assert.equal(conversation.find(log[2]).payload.text, "hello");
+  assert.equal(findEntry(conversation.entries, log[2]).at(-1).text, "hello");
 });
 
 test("queue: a message whose turn starts stands before its own answer", () => {
   const log = logOf([...QUEUED, starts("A", "tr_2"), ...speaks("A", "Answer 2", "tr_2")]);
-  const conversation = folded(new Conversation(), log);
+  const conversation = chatOf(log);
   assert.deepEqual(outline(conversation), ["hello", "Answer 1", "second", "Answer 2"]);
   assert.deepEqual(conversation.queue, []);
-  assert.equal(conversation.find(log[2]).payload.text, "second");
-  assert.equal(conversation.find(log[6]).text, "Answer 1", "the end of the first turn is before the moved message");
+  assert.equal(findEntry(conversation.entries, log[2]).at(-1).text, "second");
+  assert.equal(
+    findEntry(conversation.entries, log[6]).at(-1).text,
+    "Answer 1",
+    "the end of the first turn is before the moved message",
+  );
 });
 
 test("queue: a message that no agent took before a restart stands behind it", () => {
@@ -77,17 +81,11 @@ test("thinking: an agent thinks from its start to its first block, and between t
   assert.deepEqual(names(chat(FIRST, text, ends("A"))), []);
 });
 
-test("thinking: it counts from the last thing that the agent finished", () => {
-  const log = [...FIRST, ...speaks("A", "x")];
-  const conversation = chat(log);
-  assert.equal(conversation.thinkingAgents(conversation.thread)[0].since, logOf(log).at(-1).ts);
-});
-
 test("thinking: an agent that was called thinks inside the call, its caller does not", () => {
   const call = by("A", "tool.call", { call_id: "c", tool: "b", args: {} });
   const conversation = chat(FIRST, call, starts("B", "tr_1", { via: "call", parent_id: "agt_A", call_id: "c" }));
   assert.deepEqual(names(conversation), []);
-  assert.deepEqual(names(conversation, conversation.thread.entries[1].thread), ["B"]);
+  assert.deepEqual(names(conversation, conversation.entries[1].agents), ["B"]);
 });
 
 test("thinking: an agent that waits for a person does not think", () => {
@@ -98,7 +96,7 @@ test("thinking: an agent that waits for a person does not think", () => {
 
 test("a title is no entry", () => {
   const conversation = chat({ type: "session.title", payload: { title: "A new project" } });
-  assert.deepEqual([conversation.thread.entries, conversation.title], [[], "A new project"]);
+  assert.deepEqual([conversation.entries, conversation.snapshot.title], [[], "A new project"]);
 });
 
 const VIEW = { kind: "a2ui.v1", view_id: "v", tree: { type: "button", id: "agree", label: "I agree" } };
@@ -108,15 +106,18 @@ const acts = (payload = CLICK) => ({ type: "ui.action", channel: "customer", act
 
 test("views: what was done stands on the view that it was done on, also when that is over", () => {
   const log = [shows(), acts(), shows()];
-  const [first, second, ...more] = chat(log).thread.entries;
+  const [first, second, ...more] = chat(log).entries;
   const { ts } = logOf(log)[1];
-  assert.deepEqual(first.actions, [{ actor: "sarah", ts, action: CLICK.action }]);
+  assert.deepEqual(
+    first.actions.map(({ actor, ts: at, action }) => ({ actor, at, action })),
+    [{ actor: "sarah", at: ts, action: CLICK.action }],
+  );
   assert.deepEqual([first.over, second.actions, more], ["replaced", [], []]);
 });
 
 test("views: an action that names no event counts for the view that is open, one without a view is a note", () => {
   const { shown, ...unnamed } = CLICK;
-  assert.equal(chat(shows(), acts(unnamed)).thread.entries[0].actions.length, 1);
+  assert.equal(chat(shows(), acts(unnamed)).entries[0].actions.length, 1);
   assert.deepEqual(outline(chat(acts({ ...unnamed, view_id: "other" }))), ["action"]);
 });
 
@@ -132,11 +133,11 @@ const answered = (fields) => ({
 
 test("answers: the card of a question has who answered and when", () => {
   const log = [...ASKED, answered({ origin: "ui", actor: "ada" })];
-  assert.deepEqual(chat(log).thread.entries.at(-1).answer, { actor: "ada", ts: logOf(log).at(-1).ts });
+  assert.deepEqual(chat(log).entries.at(-1).answer, { actor: "ada", ts: logOf(log).at(-1).ts });
 });
 
 test("answers: what the server answered itself is no person's answer", () => {
-  assert.equal(chat(ASKED, answered({ origin: "system" })).thread.entries.at(-1).answer, null);
+  assert.equal(chat(ASKED, answered({ origin: "system" })).entries.at(-1).answer, null);
 });
 
 const stop = { type: "ui.command", actor: "ada", payload: { command: { kind: "stop" } } };
@@ -144,9 +145,9 @@ const stop = { type: "ui.command", actor: "ada", payload: { command: { kind: "st
 test("a stop is told once, with who asked for it", () => {
   const [begins, breaks] = breaksOff("A", "stopped");
   const conversation = chat(FIRST, begins, stop, breaks, ends("A", "cancelled"));
-  const { by: actor } = conversation.thread.entries.at(-1);
+  const { by: actor } = conversation.entries.at(-1);
   assert.deepEqual([outline(conversation), actor], [["hello", "Half", "end"], "ada"]);
-  assert.equal(conversation.thread.entries[1].abortReason, "stop");
+  assert.equal(conversation.entries[1].aborted, "stop");
 });
 
 test("a stop that ended nothing says so itself", () => {
@@ -159,11 +160,8 @@ test("a stop inside a call is told by the call and by the end of the caller", ()
   const error = { code: "CANCELLED", message: "The turn was stopped." };
   const result = by("A", "tool.result", { call_id: "c", tool: "b", ok: false, result: null, error });
   const conversation = chat(FIRST, call, child, stop, ends("B", "cancelled"), result, ends("A", "cancelled"));
-  const card = conversation.thread.entries[1];
-  assert.deepEqual(
-    [outline(conversation), card.thread.entries, card.isErrorShown],
-    [["hello", "call", "end"], [], true],
-  );
+  const card = conversation.entries[1];
+  assert.deepEqual([outline(conversation), card.inside, card.isErrorShown], [["hello", "call", "end"], [], true]);
 });
 
 const FAULT = by("B", "session.error", { code: "not_found_error", message: "There is no such model." });
@@ -173,8 +171,8 @@ test("a failure is told once: by its error, not by the end and not by the call a
   const child = starts("B", "tr_1", { via: "call", parent_id: "agt_A", call_id: "c" });
   const error = { code: "EXECUTION_ERROR", message: "B failed: There is no such model." };
   const result = by("A", "tool.result", { call_id: "c", tool: "b", ok: false, result: null, error });
-  const card = chat(FIRST, call, child, FAULT, ends("B", "error"), result).thread.entries[1];
-  assert.deepEqual([card.thread.entries.map(({ kind }) => kind), card.isErrorShown], [["error"], true]);
+  const card = chat(FIRST, call, child, FAULT, ends("B", "error"), result).entries[1];
+  assert.deepEqual([card.inside.map(({ kind }) => kind), card.isErrorShown], [["error"], true]);
 });
 
 test("an agent that ended with an error which nothing else tells has a note", () => {
@@ -184,8 +182,8 @@ test("an agent that ended with an error which nothing else tells has a note", ()
 test("a text that a crash cut off says so, and so does an agent that had said nothing", () => {
   const conversation = chat(FIRST, breaksOff("A", "interrupted"), interrupted("A"), crashes);
   assert.deepEqual(outline(conversation), ["hello", "Half", "restart"]);
-  assert.equal(conversation.thread.entries[1].abortReason, "restart");
-  const silent = chat(FIRST, interrupted("A"), crashes).thread.entries;
+  assert.equal(conversation.entries[1].aborted, "restart");
+  const silent = chat(FIRST, interrupted("A"), crashes).entries;
   assert.deepEqual(
     silent.map(({ kind, isRestart }) => [kind, isRestart ?? null]),
     [
@@ -197,17 +195,24 @@ test("a text that a crash cut off says so, and so does an agent that had said no
 });
 
 test("a text that its model broke off says that this was an error, one whose time was up says that", () => {
-  const cut = (reason) => chat(FIRST, breaksOff("A", reason)).thread.entries[1].abortReason;
+  const cut = (reason) => chat(FIRST, breaksOff("A", reason)).entries[1].aborted;
   assert.deepEqual([cut(undefined), cut("timeout")], ["error", "timeout"]);
 });
 
-test("a member is called by the name that was given, and by the principal until then", () => {
-  const record = folded(
-    new SessionLog(),
-    logOf([{ type: "session.member", payload: { principal: "guest_1", name: "Sarah" } }]),
-  );
-  assert.deepEqual(
-    ["guest_1", "ada", null].map((who) => record.displayName(who)),
-    ["Sarah", "ada", null],
-  );
+const calls = (agent, id, tool) => by(agent, "tool.call", { call_id: id, tool, args: {} });
+const returns = (agent, id, tool) => by(agent, "tool.result", { call_id: id, tool, ok: true, result: 1, error: null });
+const WORK = [calls("A", "c1", "dig"), returns("A", "c1", "dig"), calls("A", "c2", "fill"), returns("A", "c2", "fill")];
+const groupsOf = ({ entries, snapshot }) =>
+  foldWork(
+    entries.map((entry) => ({ entries: [entry] })),
+    snapshot.usage.turns,
+  ).map(({ item, items }) => items?.map(({ entries: [{ tool }] }) => tool) ?? item.entries[0].kind);
+
+test("finished work: the calls of a turn that has ended are one group, those of a running turn are not", () => {
+  assert.deepEqual(groupsOf(chat(FIRST, WORK, speaks("A", "Ready"), ends("A"))), ["message", ["dig", "fill"], "text"]);
+  assert.deepEqual(groupsOf(chat(FIRST, WORK, speaks("A", "Ready"))), ["message", "call", "call", "text"]);
+});
+
+test("finished work: a single call is no group", () => {
+  assert.deepEqual(groupsOf(chat(FIRST, WORK.slice(0, 2), ends("A"))), ["message", "call"]);
 });

@@ -54,6 +54,7 @@ test("Cursors moved by an id report what moved, and only that", () => {
   assert.deepEqual(places.move("5:k1,7:q"), [{ session: "a", before: parseCursor("4:k1"), at: parseCursor("5:k1") }]);
   assert.deepEqual(places.move("5:k1"), [], "one cursor for two sessions");
   assert.deepEqual(places.move("x,6:q"), [], "no cursor, and one that was passed");
+  assert.deepEqual(new Cursors(["a"], "4:k1").move(""), [], "a message before the first id of its stream");
   places.set("b", startPosition({ epoch: "r" }));
   assert.equal(places.text, "5:k1,-1:r");
 });

@@ -6,7 +6,7 @@
 
 import { connect as dial, createServer } from "node:net";
 
-import { connect } from "../client/transport/connect.js";
+import { connect } from "../client/dist/transport/connect.js";
 import { numbers } from "./random.mjs";
 
 const { url, cuts, piece, seed, last, wish } = JSON.parse(process.argv[2]);

@@ -16,6 +16,7 @@ import {
   riskLabel,
   submittedValues,
   valueText,
+  workLabel,
 } from "../console/store/labels.js";
 import { displayText } from "../console/views/values.js";
 
@@ -115,9 +116,21 @@ test("answerLabel says that a person could not answer, and that one gave fields"
 
 test("endLabel says who stopped an agent, and that a restart cut it off", () => {
   const end = (fields) => endLabel({ agent_name: "Lead", by: null, isRestart: false, ...fields });
-  assert.equal(end({ payload: { stop_reason: "cancelled" }, by: "ada" }), "Lead was stopped by ada");
-  assert.equal(end({ payload: { stop_reason: "error" }, isRestart: true }), "Lead was cut off by a restart");
-  assert.equal(end({ payload: { stop_reason: "other" } }), "Lead ended: other");
+  assert.equal(end({ stop_reason: "cancelled", by: "ada" }), "Lead was stopped by ada");
+  assert.equal(end({ stop_reason: "error", isRestart: true }), "Lead was cut off by a restart");
+  assert.equal(end({ stop_reason: "other" }), "Lead ended: other");
+});
+
+test("workLabel counts calls, agents, thoughts and failures", () => {
+  const call = { kind: "call", state: "done", agents: [] };
+  assert.equal(workLabel([call, { kind: "thinking", state: "done" }]), "1 call, 1 thought");
+  assert.equal(
+    workLabel([
+      { ...call, agents: [{}, {}] },
+      { ...call, state: "error" },
+    ]),
+    "2 calls, 2 agents, 1 failed",
+  );
 });
 
 test("commandLabel names what was asked", () => {

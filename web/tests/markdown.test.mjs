@@ -86,6 +86,37 @@ test("what stops marked stops nothing", () => {
   assert.equal(renderHtml("- a\n  >0. \n|"), "<ul>\n<li>a\n&gt;0. \n|</li>\n</ul>\n");
 });
 
+for (const [text, formulas] of [
+  ["Then $E = mc^2$ holds.", ["$E = mc^2$"]],
+  ["It costs $5, then $10, or $3-$4.", []],
+  ["Between \\(a_1 * b_1 * c\\) and \\[\\frac{1}{2}\\].", ["\\(a_1 * b_1 * c\\)", "\\[\\frac{1}{2}\\]"]],
+  ["$$\na\n- b\n= \\{c\\}\n$$\n\nafter", ["$$\na\n- b\n= \\{c\\}\n$$"]],
+  ["a $$x$$ b", ["$$x$$"]],
+  ["`$a$` and\n\n```\n$$b$$\n```", []],
+  ["$$\n\n$$ and \\(\n\n\\)", []],
+  ["$<img src=x onerror=alert(1)>$", ["$&lt;img src=x onerror=alert(1)&gt;$"]],
+]) {
+  test(`formulas in ${JSON.stringify(text)}`, () => {
+    const found = [...renderHtml(text).matchAll(/<var>([^]*?)<\/var>/g)].map(([, formula]) => formula);
+    assert.deepEqual(found, formulas);
+  });
+}
+
+test("a formula is markdown until the text is complete", () => {
+  const blocks = new StreamingMarkdown();
+  blocks.update("So $a_", { open: true });
+  blocks.update("So $a_1$", { open: true });
+  assert.equal(blocks.html.join(""), "<p>So $a_1$</p>\n");
+  blocks.update("So $a_1$");
+  assert.equal(blocks.html.join(""), "<p>So <var>$a_1$</var></p>\n");
+});
+
+test("many signs without an end take time in proportion to their number", () => {
+  for (const sign of ["$", "$$", "\\(", "\\[", "$a", "$$ a\n"]) {
+    assert.ok(!renderHtml(sign.repeat(10_000)).includes("<var>$$$$"));
+  }
+});
+
 test("references are resolved at the end", () => {
   const text = "See [it][a].\n\n[a]: https://example.com/a";
   assert.equal(atOnce(text, { open: true }), "<p>See [it][a].</p>\n");

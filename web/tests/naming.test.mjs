@@ -1,5 +1,5 @@
-// Names in web/client and web/console: an exported name is defined once, says more than a participle, and shadows
-// nothing of the platform; the console's store needs no browser.
+// Names in web/client, web/console and web/react: an exported name is defined once, says more than a participle, and
+// shadows nothing of the platform; the console's store needs no browser.
 
 import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
@@ -26,7 +26,7 @@ const PLATFORM = new Set([...BROWSER_NAMES, ...Object.getOwnPropertyNames(global
 const read = (path) => readFileSync(new URL(path, WEB), "utf-8");
 const files = (folder, ending) =>
   readdirSync(new URL(folder, WEB), { recursive: true })
-    .filter((name) => name.endsWith(ending))
+    .filter((name) => name.endsWith(ending) && !/^(?:dist|node_modules)\b/.test(name))
     .map((name) => `${folder}/${name}`);
 
 /** Return [name, path] of every exported definition in the files of a folder. */
@@ -44,9 +44,9 @@ const isParticiple = (name) => PARTICIPLES.has(name.toLowerCase()) && !HTTP_NAME
 const isShadow = (name) => PLATFORM.has(name) && !ALLOWED.has(name);
 
 for (const [folder, ending] of [
-  ["client", ".js"],
-  ["client", ".d.ts"],
+  ["client", ".ts"],
   ["console", ".js"],
+  ["react", ".ts"],
 ]) {
   const defined = definitions(folder, ending);
   const names = defined.map(([name]) => name);
@@ -93,4 +93,49 @@ test("the store of the console imports neither Lit nor an element", () => {
       );
     }
   }
+});
+
+/** The entry points of `@turnlog/client` (`exports` of its package.json), in its sources. */
+const PUBLIC_MODULES = new Set(
+  Object.values(JSON.parse(read("client/package.json")).exports)
+    .filter((entry) => typeof entry === "object")
+    .map(({ default: path }) => path.replace("./dist/", "client/")),
+);
+
+/** The imports of the console from the client: `{ path, names, module }`. */
+const clientImports = files("console", ".js").flatMap((path) =>
+  [...read(path).matchAll(/import (?:\{([^}]*)\} from )?"(?:\.\.\/)+(client\/[^"]+)"/g)].map(
+    ([, names = "", module]) => ({
+      path,
+      names: names
+        .split(",")
+        .map((name) => name.trim().split(" as ")[0])
+        .filter(Boolean),
+      module,
+    }),
+  ),
+);
+
+/** Import modules of the sources, and return what they export, as one object. */
+async function exportsOf(modules) {
+  const loaded = await Promise.all([...modules].map((module) => import(`../${module}`)));
+  return Object.assign({}, ...loaded);
+}
+
+// By name and not by module: an import of the whole entry would put every module of the client into the first load.
+test("the console uses nothing of the client that is not public", async () => {
+  const published = await exportsOf(PUBLIC_MODULES);
+  assert.ok(clientImports.length > 0);
+  for (const { path, names, module } of clientImports) {
+    assert.ok(names.length > 0, `${path} imports ${module} without names`);
+    const exported = await exportsOf([module]);
+    for (const name of names) {
+      assert.ok(name in published && published[name] === exported[name], `${path} imports ${name} of ${module}`);
+    }
+  }
+});
+
+test("every import of the console from the client is found", () => {
+  const mentions = files("console", ".js").flatMap((path) => [...read(path).matchAll(/"(?:\.\.\/)+client\/[^"]+"/g)]);
+  assert.equal(clientImports.length, mentions.length);
 });

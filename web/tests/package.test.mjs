@@ -1,81 +1,87 @@
-// The package says what it holds: every export has its file, and the types name what the modules export.
+// The package says what it holds: it is packed as npm packs it, imports without a document, and needs nothing beside it.
 
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, readdirSync } from "node:fs";
-import { posix } from "node:path";
+import { execFileSync } from "node:child_process";
+import { cpSync, mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { join, posix } from "node:path";
 import { test } from "node:test";
+import { fileURLToPath, pathToFileURL } from "node:url";
 
 const CLIENT = new URL("../client/", import.meta.url);
 const read = (name) => readFileSync(new URL(name, CLIENT), "utf-8");
 const PACKAGE = JSON.parse(read("package.json"));
-const FILES = readdirSync(CLIENT, { recursive: true }).filter((name) => name.endsWith(".js"));
-const TYPED = FILES.filter((name) => existsSync(new URL(name.replace(".js", ".d.ts"), CLIENT)));
-
-const MEMBER = /^ {2}(?:readonly )?(?!constructor\b)(\w+)[<(:]/gm;
-const DECLARED = /^export declare (?:class|const|function) (\w+)/gm;
-const PASSED_ON = /^export \* from "([^"]+)"/gm;
-const ARGUMENTS = { HttpError: ["no", 400], Client: [{ url: "http://127.0.0.1/" }] };
+const SOURCES = readdirSync(CLIENT, { recursive: true }).filter(
+  (name) => /\.(?:js|ts)$/.test(name) && !/^(?:dist|node_modules)\b/.test(name),
+);
+const SCRIPTS = SOURCES.filter((name) => !name.endsWith(".d.ts"));
+const TARGETS = Object.values(PACKAGE.exports).filter((target) => typeof target === "object");
 
 const names = (text, pattern) => new Set(Array.from(text.matchAll(pattern), (match) => match[1]));
 
 /** The path in the package that a file's import names. */
 const resolved = (name, other) => posix.join(posix.dirname(name), other);
+const isSource = (name) => SOURCES.includes(name) || SOURCES.includes(name.replace(/\.js$/, ".ts"));
 
-/** The names that a file of types declares, or passes on. */
-function declared(name) {
-  const text = read(name);
-  const others = [...names(text, PASSED_ON)].map((other) => resolved(name, other).replace(/\.js$/, ".d.ts"));
-  return new Set([...names(text, DECLARED), ...others.flatMap((other) => [...declared(other)])]);
-}
-
-test("every export has its code and its types", () => {
-  for (const target of Object.values(PACKAGE.exports).filter((one) => typeof one === "object")) {
-    assert(TYPED.includes(target.default.replace("./", "")), target.default);
-    assert.equal(target.types, target.default.replace(/\.js$/, ".d.ts"));
-  }
-  assert.deepEqual(PACKAGE.files, ["**/*.js", "**/*.d.ts"]);
+test("every source exists once: as TypeScript, or as a script with its types", () => {
+  const stems = SCRIPTS.map((name) => name.replace(/\.(?:js|ts)$/, ""));
+  assert.equal(new Set(stems).size, stems.length);
 });
 
 test("nothing is needed beside it", () => {
   assert.equal(PACKAGE.dependencies ?? PACKAGE.devDependencies ?? PACKAGE.peerDependencies, undefined);
-  for (const name of FILES) {
+  for (const name of SCRIPTS) {
     assert.doesNotMatch(read(name), /\bimport\(|\brequire\(/);
     for (const other of names(read(name), / from "([^"]+)"/g)) {
-      assert(FILES.includes(resolved(name, other)), `${name} needs ${other}`);
+      assert(isSource(resolved(name, other)), `${name} needs ${other}`);
     }
   }
 });
 
 test("no file is long", () => {
-  for (const name of FILES) assert(read(name).split("\n").length < 500, name);
+  const generated = new Set(["events.ts"]);
+  for (const name of SOURCES) assert(generated.has(name) || read(name).split("\n").length < 500, name);
 });
 
-for (const name of TYPED) {
-  const types = name.replace(".js", ".d.ts");
-
-  test(`the types of ${name} name its exports`, async () => {
-    const exported = Object.keys(await import(new URL(name, CLIENT)));
-    assert.deepEqual(new Set(exported), declared(types));
+test("npm packs compiled modules with types, and they import without a document", async (t) => {
+  // a copy: other tests read the compiled package meanwhile; beside the compiler, which it needs
+  const folder = mkdtempSync(fileURLToPath(new URL("../node_modules/.turnlog-client-", import.meta.url)));
+  const copy = join(folder, "copy");
+  cpSync(CLIENT, copy, { recursive: true, filter: (path) => !/[/\\](?:dist|node_modules)$/.test(path) });
+  t.after(() => rmSync(folder, { recursive: true }));
+  const npm = process.env.npm_execpath ? [process.execPath, process.env.npm_execpath] : ["npm"];
+  const [program, ...first] = npm;
+  // npm inside `npm run` may leave `prepack` out
+  execFileSync(process.execPath, ["build.mjs", "--types"], { cwd: copy, stdio: ["ignore", "ignore", "inherit"] });
+  execFileSync(program, [...first, "pack", "--ignore-scripts", "--silent", "--pack-destination", folder], {
+    cwd: copy,
+    stdio: ["ignore", "ignore", "inherit"],
   });
-
-  test(`the members that the types of ${name} declare are there`, async () => {
-    const module = await import(new URL(name, CLIENT));
-    const classes = /^export declare class (\w+)[^{\n]*\{\n(.*?)^\}/gms;
-    for (const [, kind, body] of read(types).matchAll(classes)) {
-      const made = new module[kind](...(ARGUMENTS[kind] ?? []));
-      for (const member of names(body, MEMBER)) assert(member in made, `${kind}.${member}`);
-    }
-  });
-}
-
-test("types.ts uses every export and every member that the types declare", () => {
-  const used = readFileSync(new URL("types.ts", import.meta.url), "utf-8");
-  const exported = Object.values(PACKAGE.exports).flatMap((target) =>
-    target.types ? [...declared(target.types)] : [],
+  const archive = readdirSync(folder).find((name) => name.endsWith(".tgz"));
+  execFileSync("tar", ["-xzf", join(folder, archive), "-C", folder]);
+  const packed = join(folder, "package");
+  const files = readdirSync(packed, { recursive: true });
+  for (const { types, default: script } of TARGETS) {
+    for (const path of [types, script]) assert(files.includes(path.replace("./", "")), path);
+    await import(pathToFileURL(join(packed, script)));
+  }
+  assert.deepEqual(
+    files.filter((name) => /\.ts$/.test(name) && !/\.d\.ts$/.test(name)),
+    [],
   );
-  const members = [...names(read("api/client.d.ts"), /^ {2}(?!constructor\b)(\w+)[<(]/gm)];
-  const missing = [...exported, ...members].filter((name) => !new RegExp(`\\b${name}\\b`).test(used));
-  assert.deepEqual(missing.sort(), ["Agent", "BlockCitation"]); // which `Assembler` makes, and no page
+  const { Client, SessionStore } = await import(pathToFileURL(join(packed, "dist/index.js")));
+  const store = new SessionStore({ client: new Client(), session: "sess_1" });
+  assert.deepEqual(store.getSnapshot().messages, []);
+});
+
+test("types.ts uses every value that the package exports", async () => {
+  const used = readFileSync(new URL("types.ts", import.meta.url), "utf-8");
+  const sources = TARGETS.map(({ default: script }) => script.replace("./dist/", "../client/"));
+  const exported = (await Promise.all(sources.map((path) => import(path)))).flatMap((module) => Object.keys(module));
+  const missing = exported.filter((name) => !new RegExp(`\\b${name}\\b`).test(used));
+  assert.deepEqual(
+    missing.sort(),
+    ["Agent", "Block", "BlockCitation"].filter((name) => missing.includes(name)),
+  ); // which `Assembler` makes, and no page
 });
 
 test("it travels with the licence of the whole", () => {

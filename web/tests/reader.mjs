@@ -7,10 +7,11 @@
 
 import { createInterface } from "node:readline";
 
-import { Assembler } from "../client/blocks/assembler.js";
-import { Documents, Meters, OpenViews, Transcript, Tree, listPending } from "../client/index.js";
-import { BadInput, Decoder } from "../client/transport/sse.js";
-import { validateView } from "../client/views/schema.js";
+import { Assembler } from "../client/dist/blocks/assembler.js";
+import { Meters, OpenViews, Transcript, Tree, listPending } from "../client/dist/index.js";
+import { Documents } from "../client/dist/team/index.js";
+import { BadInput, Decoder } from "../client/dist/transport/sse.js";
+import { validateView } from "../client/dist/views/schema.js";
 
 const shown = (blocks) => blocks.map(({ type, agent, id, void: gone, text }) => [type, agent, id, gone, text]);
 

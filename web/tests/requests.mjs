@@ -1,16 +1,7 @@
 // What a page does with a server, step by step: node requests.mjs STORY URL TOKEN. Prints what came of it.
 
-import {
-  buildFault,
-  Client,
-  connect,
-  Documents,
-  listPending,
-  Meters,
-  OpenViews,
-  Transcript,
-  Tree,
-} from "../client/index.js";
+import { buildFault, Client, connect, listPending, Meters, OpenViews, Transcript, Tree } from "../client/dist/index.js";
+import { Documents } from "../client/dist/team/index.js";
 
 const [story, url, token] = process.argv.slice(2);
 const client = new Client({ url, token });

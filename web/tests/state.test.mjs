@@ -3,10 +3,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Documents, collectDocuments, toDocument } from "../client/folds/documents.js";
+import { Documents, collectDocuments, toDocument } from "../client/team/documents.js";
 import { Meters } from "../client/folds/meters.js";
 import { listPending } from "../client/folds/pending.js";
-import { Roster } from "../client/folds/roster.js";
+import { Roster } from "../client/team/roster.js";
 import { Transcript } from "../client/folds/transcript.js";
 import { Tree } from "../client/folds/tree.js";
 import { roundCost } from "../client/shared/rounding.js";

@@ -14,12 +14,25 @@ test("formatDateTime: the day is that of the machine too", () =>
   assert.equal(formatDateTime(TS), "2026-01-07 18:34:56"));
 
 test("formatShortTime: a time of today has no day", () => {
-  assert.equal(formatShortTime(TS, new Date("2026-01-08T07:59:59Z")), "18:34");
+  assert.equal(formatShortTime(TS, { now: new Date("2026-01-08T07:59:59Z") }), "18:34");
 });
 
 test("formatShortTime: a time of another day has its day", () => {
-  assert.equal(formatShortTime(TS, new Date("2026-01-08T08:00:00Z")), "2026-01-07 18:34");
+  assert.equal(formatShortTime(TS, { now: new Date("2026-01-08T08:00:00Z") }), "2026-01-07 18:34");
 });
+
+for (const [locale, today, otherDay] of [
+  ["en-GB", "18:34", "7 Jan 2026, 18:34"],
+  ["en-US", "6:34 PM", "Jan 7, 2026, 6:34 PM"],
+  ["de-AT", "18:34", "07.01.2026, 18:34"],
+]) {
+  test(`formatShortTime: a locale chooses the form of the time and of the day: ${locale}`, () => {
+    const form = (now) => formatShortTime(TS, { locale, now: new Date(now) }).replaceAll("\u202f", " ");
+    assert.equal(form("2026-01-08T07:59:59Z"), today);
+    assert.equal(form("2026-01-08T08:00:00Z"), otherDay);
+    assert.equal(formatShortTime("soon", { locale }), "soon");
+  });
+}
 
 test("utcTooltip: a tooltip has the time in UTC and the zone of what is shown", () => {
   assert.equal(utcTooltip(TS), "2026-01-08 02:34:56.789 UTC, shown in the time zone America/Los_Angeles");

@@ -34,7 +34,9 @@ test("Tree after approval.request has a call that waits for an approval, until i
 
 test("Tree refuses a call that was denied, and only that", () => {
   const refusedAfter = (word) =>
-    folded(new Tree(), logOf([START, CALL, REQUEST, decision(word)])).call("agt_1", "c1").isDenied;
+    folded(new Tree(), logOf([START, CALL, REQUEST, decision(word)]))
+      .open.get("agt_1")
+      .calls.get("c1").isDenied;
   assert.deepEqual([refusedAfter("approve"), refusedAfter("deny")], [false, true]);
 });
 

@@ -3,6 +3,10 @@
 
 import type {
   ApprovalRequest,
+  FoldState,
+  Part,
+  Snapshot,
+  ViewNode,
   ChatResult,
   DirectEvent,
   ErrorInfo,
@@ -15,13 +19,19 @@ import type {
   Problem,
 } from "@turnlog/client";
 import {
+  newId,
   buildFault,
   Client,
+  emptyState,
+  followEvents,
+  readViewNode,
+  reduceEvents,
+  reportMeters,
+  resetState,
+  SessionStore,
   Conflict,
-  collectDocuments,
   connect,
   createHttpError,
-  Documents,
   Forbidden,
   findView,
   Gone,
@@ -35,12 +45,10 @@ import {
   NODES_KIND,
   OpenViews,
   OtherPrincipal,
-  Roster,
   TooMany,
   Transcript,
   Tree,
   TurnlogError,
-  toDocument,
   Unreachable,
   viewKey,
 } from "@turnlog/client";
@@ -55,8 +63,9 @@ import {
   surfaceSize,
 } from "@turnlog/client/a2ui";
 import { Assembler } from "@turnlog/client/assembler";
-import { validateField } from "@turnlog/client/fields";
+import { isBlank, validateField } from "@turnlog/client/fields";
 import { isEmptyView, MAX_PARTS, validateView, walkView } from "@turnlog/client/schema";
+import { collectDocuments, Documents, Roster, toDocument } from "@turnlog/client/team";
 import type { SseMessage } from "@turnlog/client/sse";
 import { BadInput, Decoder, MAX_MESSAGE_BYTES } from "@turnlog/client/sse";
 
@@ -89,6 +98,58 @@ export async function readme() {
   });
   await client.send("Oslo", { session });
   expectType<Feed>()(feed);
+}
+
+// SessionStore
+
+export async function page() {
+  const store = new SessionStore({ session: "sess_1", url: "https://example.org/", token: async () => "fresh" });
+  const snapshot: Snapshot = store.getSnapshot();
+  expectType<() => void>()(store.subscribe(() => {}));
+  for (const message of snapshot.messages) {
+    if (message.role === "user") expectType<"sending" | "failed" | "queued" | "sent">()(message.state);
+    for (const part of message.parts) await act(store, part);
+  }
+  expectType<string>()(await store.send("Oslo", { channel: "customer", target: "Guide" }));
+  expectType<number>()(await store.stop({ turn: "tr_1" }));
+  expectType<number | undefined>()(snapshot.usage.session?.cost_usd);
+  for (const call of snapshot.pending) await store.decide(call, "deny", "no");
+
+  // @ts-expect-error: a snapshot does not change
+  snapshot.messages.push(snapshot.messages[0]);
+  // @ts-expect-error: nor does a part of it
+  snapshot.title = "Oslo";
+
+  const state = reduceEvents(emptyState("sess_1"), []);
+  expectType<FoldState>()(resetState(state));
+  expectType<number>()(reportMeters(snapshot.usage).session.turns);
+  expectType<Pending>()(listPending(store.tree));
+}
+
+function draw(part: Part): string {
+  const node: ViewNode | null = part.type === "view" ? readViewNode(part.view) : null;
+  if (node?.type !== "form") return "";
+  // @ts-expect-error: a form has no such field
+  node.colour;
+  return node.fields.map((field) => `${field.label} ${validateField(field, null)}`).join();
+}
+
+async function act(store: SessionStore, part: Part) {
+  draw(part);
+  if (part.type === "question") await store.answer(part, true);
+  if (part.type === "approval") await store.decide(part, "approve");
+  if (part.type === "view") await store.act(part, { kind: "button.click", button_id: "b" });
+  if (part.type === "agent") for (const inner of part.parts) await act(store, inner);
+  // @ts-expect-error: a text has no call
+  if (part.type === "text") part.call_id;
+}
+
+export async function iterate() {
+  for await (const event of followEvents({ session: "sess_1" })) expectType<LogEvent>()(event);
+  const client = new Client({ headers: { "x-tenant": "a" }, credentials: "include" });
+  client
+    .withSignal(AbortSignal.timeout(10))
+    .connect({ session: "sess_1", onEvent: (event) => expectType<LogEvent>()(event) });
 }
 
 // connect
@@ -165,7 +226,10 @@ export async function asking(client: Client, request: ApprovalRequest) {
   const click = { kind: "button.click", button_id: "b" } as const;
   expectType<number>()(await client.submitView("sess_1", "v", click, { shown: "evt_1" }));
   expectType<number>()(await client.submitInput("sess_1", { call_id: "c" }, { weight: 3 }));
-  expectType<string>()(await client.link("sess_1", ["customer"]));
+  expectType<string>()(await client.link("sess_1", ["customer"], { name: "Sarah" }));
+  expectType<{ eventId: number }>()(await client.renameSession("sess_1", "Oslo"));
+  expectType<void>()(await client.closeSession("sess_1"));
+  expectType<void>()(await client.deleteSession("sess_1"));
   expectType<string | undefined>()((await client.listInvites({ session: "sess_1" }))[0]?.principal);
   expectType<number>()((await client.acceptInvite("sess_1", "inv_1")).eventId);
   expectType<number>()((await client.declineInvite("sess_1", "inv_1")).eventId);
@@ -175,7 +239,7 @@ export async function asking(client: Client, request: ApprovalRequest) {
   const {
     sessions: [info],
     next,
-  } = await client.listSessions({ limit: 20, after: "1-sess_1" });
+  } = await client.listSessions({ limit: 20, after: "1-sess_1", search: "Oslo" });
   expectType<string | undefined>()(next);
   expectType<"idle" | "running" | "waiting" | "closed" | undefined>()(info?.state);
   const told = await client.state<{ count: number }>("sess_1", { at: 7, include: ["open", "roster"] });
@@ -221,7 +285,9 @@ export function folding(event: LogEvent) {
   expectType<boolean[]>()([tree.isWaiting("agt_1"), tree.isRunning("tr_1"), tree.isSettled("tr_1")]);
   const open = listPending(tree);
   expectType<Pending>()(open);
-  expectType<"page" | "approval" | "remote" | "agent" | "provider" | "backend" | undefined>()(open.calls[0]?.waits_for);
+  expectType<"page" | "approval" | "remote" | "agent" | "provider" | "backend" | "runtime" | undefined>()(
+    open.calls[0]?.waits_for,
+  );
 
   const names = new Names();
   names.apply(event);
@@ -274,6 +340,7 @@ export function viewing(event: LogEvent) {
     checkA2uiAction(surface, { component_id: "b", name: "book", context: {} }).map(({ message }) => message),
   );
   expectType<Error>()(new SurfaceError("it does not fit"));
+  expectType<boolean>()(isBlank(newId()));
   expectType<string | null>()(validateField({ type: "field.text", name: "a", label: "A" }, "x"));
 
   // @ts-expect-error: no such action
@@ -307,7 +374,7 @@ export function reading(bytes: Uint8Array) {
   expectType<PendingFrontendCall[]>()(assembler.pending);
   expectType<string>()(assembler.transcript());
   for (const block of assembler.asJson().blocks) text(block);
-  expectType<"BadInput">()(new BadInput("too long").name);
+  expectType<string>()(new BadInput("too long").name);
   // @ts-expect-error: bytes, not text
   decoder.feed("data: 1");
 }

@@ -5,6 +5,7 @@ import { test } from "node:test";
 
 import { pythonRepr } from "../client/shared/python-text.js";
 import { validateView } from "../client/views/schema.js";
+import { readViewNode } from "../client/views/node-tree.js";
 import { OpenViews, buildFault } from "../client/views/views.js";
 import { folded, logOf, vectors } from "./vectors.mjs";
 
@@ -78,4 +79,13 @@ for (const [text, shown] of [
   ["x".repeat(79), `'${"x".repeat(78)}…`],
 ]) {
   test(`${JSON.stringify(text).slice(0, 20)} is quoted as in Python`, () => assert.equal(pythonRepr(text), shown));
+}
+
+for (const [name, view, expected] of [
+  ["a tree of nodes", { kind: "a2ui.v1", tree: { type: "text", text: "Hello" } }, "text"],
+  ["a closed view", { kind: "a2ui.v1", tree: {} }, undefined],
+  ["a tree that is not valid", { kind: "a2ui.v1", tree: { type: "script" } }, undefined],
+  ["a view of another kind", { kind: "acme.chart", tree: { type: "text", text: "Hello" } }, undefined],
+]) {
+  test(`readViewNode: ${name}`, () => assert.equal(readViewNode(view)?.type, expected));
 }
