@@ -23,7 +23,7 @@ from pathlib import Path
 
 from turnlog import Agent, App
 from turnlog.agents import Model, Scripted
-from turnlog.app import Roles
+from turnlog.app import Roles, RoleView
 from turnlog.events import Payload
 from turnlog_examples.broker import buttons, events, instructions, script, title
 from turnlog_examples.broker.case import Case, new_case
@@ -119,6 +119,7 @@ ROLES = Roles(
     state_views={"installer": for_installer, "customer": for_customer},
     invitable_roles={"installer": ("customer",)},
     unique=frozenset({"customer"}),
+    event_views={"customer": RoleView(events=None)},  # of the case all, of the machinery nothing
 )
 
 

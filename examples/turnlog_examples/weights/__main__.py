@@ -5,7 +5,7 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,11 +17,18 @@ EXECUTE = ("-m", "turnlog_examples.weights.executor", "--attached")
 
 
 @contextmanager
-def started(*command: str, token: str, stdout: int | None = None) -> Iterator[subprocess.Popen[str]]:
+def started(
+    *command: str, token: str, stdout: int | None = None, pass_fds: Sequence[int] = ()
+) -> Iterator[subprocess.Popen[str]]:
     """A Python process that is stopped at the end."""
     env = os.environ | {"TURNLOG_TOKEN": token}
     process = subprocess.Popen(
-        [sys.executable, *command], env=env, text=True, stdin=subprocess.PIPE, stdout=stdout
+        [sys.executable, *command],
+        env=env,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        pass_fds=pass_fds,
     )
     assert process.stdin is not None
     try:
