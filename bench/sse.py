@@ -20,7 +20,7 @@ import msgspec
 
 from bench.chunks import Candidates, Times, interleaved, speed, verdict
 from turnlog.events import CATALOG, BlockDelta, Event, Scope, encode_sse_frame
-from turnlog.events.envelope import format_timestamp
+from turnlog.events.envelope import FrameEncoder, format_timestamp
 from turnlog.log import Page
 from turnlog.wire import sse
 
@@ -63,6 +63,12 @@ def event() -> Event:
     """A validated event, from its payload."""
     payload = BlockDelta(block_id="blk_1", text=TEXT)
     return CATALOG.build_event(payload, id=ID, origin="model", scope=SCOPE)
+
+
+def stored_page(what: Event) -> list[bytes]:
+    """A batch of events as the log encodes it: neighbours share what they have in common."""
+    encoder = FrameEncoder(SESSION, TS_MS)
+    return [encoder.encode(what, 42) for _ in range(PAGE)]
 
 
 def stored(what: Event) -> bytes:
@@ -132,7 +138,7 @@ def candidates() -> Candidates:
     assert ready([kept]) == sse.encode(kept[len(b"data: ") : -2], id=CURSOR)
     twin = Bare(**{**plain, "payload": made.payload})
     ways: dict[str, Callable[[], object]] = {
-        READY: lambda: ready([stored(made) for _ in range(PAGE)]),
+        READY: lambda: ready(stored_page(made)),
         STORED: lambda: ready([kept] * PAGE),
         BARE: joined(partial(bare, msgspec.json.Encoder(), twin)),
         DUMPS: joined(partial(dumps, plain)),

@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ settings.load_profile("untimed")
 if "PYTEST_XDIST_WORKER" in os.environ:  # what tests start is not measured: it would take twice as long
     for variable in [name for name in os.environ if name.startswith("COVERAGE")]:
         del os.environ[variable]
+
+# A shell without job control starts `make test &` with interrupts ignored. Programs that a test interrupts
+# would ignore them, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 gc.disable()  # until the tests are collected: next to nothing of what imports make is garbage
 
@@ -70,6 +75,11 @@ def chromium() -> str:
 def whole_chromium() -> str:
     """A browser that also looks names up ahead and connects ahead, which the headless shell does not."""
     return program("chromium")
+
+
+@pytest.fixture(scope="session")
+def firefox_program() -> str:
+    return program("firefox")
 
 
 @pytest.fixture(scope="session")

@@ -50,9 +50,10 @@ LIBRARIES = {
     "testing": {"msgspec"},
     "agents": {"msgspec", "anthropic", "httpx2"},
     "adapters": {
-        "msgspec", "agents", "langchain_core", "langgraph", "pydantic", "pydantic_ai", "pydantic_core"
+        "msgspec", "agents", "claude_agent_sdk", "httpx2", "langchain_core", "langgraph", "pydantic",
+        "pydantic_ai", "pydantic_core",
     },
-    "recording": {"msgspec", "pydantic_ai"},
+    "recording": {"msgspec", "agents", "pydantic_ai"},
     "connection": {"msgspec"},
     "otel": {"msgspec", "opentelemetry"},
     "app": {"msgspec"},

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,19 @@ def test_lock_has_a_version_that_fits_every_requirement(lock: str) -> None:
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: str(lock.name))
 def test_lock_has_a_hash_for_every_version_and_names_no_registry(lock: Path) -> None:
     text = lock.read_text()
-    entries = re.split(r"\n(?=\S)", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).strip())
+    packages = re.sub(r"^(#|--no-binary ).*\n", "", text, flags=re.MULTILINE).strip()
+    entries = re.split(r"\n(?=\S)", packages)
     assert all("==" in entry and "--hash=sha256:" in entry for entry in entries)
     assert "://" not in text
     assert "index" not in text
+
+
+def test_lock_takes_the_sdk_without_the_program_in_its_wheels() -> None:
+    assert "\n--no-binary claude-agent-sdk\n" in (ROOT / "requirements" / "dev.lock").read_text()
+    place = find_spec("claude_agent_sdk")
+    assert place is not None
+    assert place.origin is not None
+    assert not (Path(place.origin).parent / "_bundled" / "claude").exists()
 
 
 def test_locks_agree_on_versions() -> None:

@@ -7,7 +7,8 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-from turnlog.testing import CONTRACTS
+from turnlog.testing import CONTRACTS, DURABLE_CONTRACTS, SHARED_CONTRACTS
+from turnlog.testing.runtimes import RUNTIME_CONTRACTS
 
 ROOT = Path(__file__).parent.parent
 PROTOCOL = ROOT / "docs/protocol.md"
@@ -43,6 +44,13 @@ def cases(path: str) -> set[str]:
             lists = [items for items in json.loads(vectors.read_text()).values() if isinstance(items, list)]
             names |= {item.get("name", item.get("id")) for items in lists for item in items}
     return names
+
+
+def test_each_contract_of_a_suite_has_a_number_of_its_own() -> None:
+    for suite in ([*CONTRACTS, *DURABLE_CONTRACTS, *SHARED_CONTRACTS], RUNTIME_CONTRACTS):
+        counts = Counter(contract.number for contract in suite)
+        repeated = [str(contract) for contract in suite if counts[contract.number] > 1]
+        assert repeated == []
 
 
 def test_statement_rows_are_numbered_without_gaps() -> None:

@@ -17,8 +17,8 @@ exit {status}
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine where root has every program but a browser."""
-    for name in ("node", "curl", "openssl", "nginx"):
+    """A machine where root has every program but Chromium."""
+    for name in ("firefox-esr", "node", "curl", "openssl", "nginx"):
         write_program(tmp_path / name, "#!/bin/sh\n")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CHROMIUM", raising=False)

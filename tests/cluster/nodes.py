@@ -171,6 +171,7 @@ class Cluster:
     folder: Path
     nodes: dict[str, Node] = field(default_factory=dict)
     token: str = hashlib.sha256(b"cluster").hexdigest()
+    lease_s: float = LEASE_S
 
     def start(
         self,
@@ -194,7 +195,7 @@ class Cluster:
             "TURNLOG_TOKEN": self.token,
             FOLDER_VARIABLE: str(self.folder),
             NODE_VARIABLE: name,
-            node_settings.LEASE_VARIABLE: str(LEASE_S),
+            node_settings.LEASE_VARIABLE: str(self.lease_s),
             node_settings.SILENCE_VARIABLE: str(SILENCE_S),
             node_settings.CONTROL_VARIABLE: control,
         }

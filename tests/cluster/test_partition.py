@@ -18,6 +18,7 @@ from turnlog.ids import new_id
 from turnlog.log import Log
 from turnlog.log.postgres.connections import EngineAway
 from turnlog.log.postgres.store import PostgresStore
+from turnlog.testing.closing import close_event
 from turnlog.testing.factories import durable_events
 
 
@@ -126,6 +127,32 @@ def test_a_session_whose_creation_was_not_answered_is_created_once(
             proxy.open()
             assert await creation == SESSION
             assert await seqs_of(log) == [0]
+
+    run_bounded(run())
+
+
+def test_a_close_that_was_not_answered_is_stored_once_and_told_as_new(
+    server: PostgresServer, proxy: FaultyProxy
+) -> None:
+    async def run() -> None:
+        async with opened(proxy.url(), server.url()) as [log, direct]:
+            await log.create("cluster", SESSION, durable_events("a"))
+            proxy.freeze_answers()
+            closing = asyncio.create_task(log.close_session(SESSION, [close_event()]))
+            # A transaction takes several answers: they arrive until the session is closed.
+            query = f"select 1 from turnlog.session where name = '{SESSION}' and closed"
+            for _ in range(50):
+                if await asyncio.to_thread(server.execute, query):
+                    break
+                proxy.open()
+                proxy.freeze_answers()
+                await asyncio.sleep(0.02)  # for the next statement of the transaction
+            proxy.refuse()
+            proxy.open()
+            result = await closing
+            assert (result.seqs, result.new) == ([1], [True])
+            assert await seqs_of(direct) == [0, 1]
+            assert (await direct.close_session(SESSION, [close_event("bob")])).seqs == [-1]
 
     run_bounded(run())
 

@@ -16,7 +16,7 @@ def test_a_message_of_one_node_is_followed_on_another(cluster: Cluster) -> None:
     a, b, _ = cluster.start_all(a="web", b="web", w="worker")
     session = a.session()
     follower = Follower([b], session)
-    assert b.states() == {session: "idle"}
+    wait_until(lambda: b.states() == {session: "idle"})
     a.send(session, SCRIPT)
     follower.wait_for_text("three")
     wait_until(lambda: b.states()[session] == "running")
@@ -60,6 +60,7 @@ def test_a_message_waits_for_the_first_worker(cluster: Cluster) -> None:
     web.send(session, "say Hello")
     follower.wait_for("ui.message")
     assert cluster.owner_node(session) == ""
+    assert web.states() == {session: "running"}
     cluster.start("worker", "w")
     follower.wait_for("agent.end", stop_reason="end_turn")
     assert_read_once(follower, cluster.events(session))

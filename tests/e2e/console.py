@@ -92,4 +92,4 @@ def last_of(server: Server, session: str) -> int:
 
 def has_all(page: Page) -> int:
     """The seq of the last event, live ones too, that this page was told."""
-    return int(page.evaluate("document.querySelector('tl-console').session.log.tree.last"))
+    return int(page.evaluate("document.querySelector('tl-console').session.snapshot.last"))

@@ -11,8 +11,8 @@ from turnlog_examples.demo import executing
 __all__ = ["executing", "make_apps"]
 
 
-def make_apps(folder: Path | str, model: str | None = None) -> dict[str, App]:
-    return demo.make_apps(folder, 0.0, model)
+def make_apps(folder: Path | str, agent_url: str, model: str | None = None) -> dict[str, App]:
+    return demo.make_apps(folder, agent_url, 0.0, model)
 
 
 if __name__ == "__main__":

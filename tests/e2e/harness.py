@@ -23,7 +23,8 @@ from turnlog.wire.sse import Decoder, ServerSentEvent
 ROOT = Path(__file__).parent.parent.parent
 TURNLOG = str(Path(sys.executable).parent / "turnlog")
 
-RETRY = re.compile(rb"^retry: \d+\n\n")  # of a stream: it differs from reader to reader
+# Of a stream: what differs from reader to reader, and where it is in the stream.
+RETRY = re.compile(rb"^retry: \d+\n\n|event: caught-up\ndata: .*\n\n")
 
 Process = subprocess.Popen[str] | Fork
 
@@ -211,6 +212,8 @@ class Reader:
     def take(self, messages: list[ServerSentEvent], until: Any) -> bool:
         """Keep what came; whether the wanted message was among it."""
         for message in messages:
+            if message.event == "caught-up" and not until(message):
+                continue  # where it comes depends on the moment of the connection
             self.messages.append(message)
             self.last_id = message.id or self.last_id
             if until(message):

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from turnlog import Agent, App, tool
 from turnlog.agents import Scripted, ToolUse
-from turnlog.app import Roles
+from turnlog.app import Roles, RoleView
 from turnlog.events import Envelope, Payload, Vocabulary
 from turnlog.state.history import Message
 from turnlog.state.rules import Rule
@@ -92,5 +92,8 @@ app = App(
         Rule("breaks", "apply", breaks, tally),
     ],
     initial_state=lambda: {"notes": 0, "tally": 0, "last": "", "at": ""},
-    roles=Roles(state_views={"back": lambda state: {"tally": state["tally"]}}),
+    roles=Roles(
+        state_views={"back": lambda state: {"tally": state["tally"]}},
+        event_views={"back": RoleView(events=None, internals=True)},
+    ),
 )

@@ -78,7 +78,8 @@ async def come_back(
 def seqs_in(answer: bytes) -> list[int]:
     """The seqs of the events in a whole HTTP answer."""
     body = Dechunker().feed(answer.partition(b"\r\n\r\n")[2])
-    return [json.loads(message.data)["seq"] for message in Decoder().feed(body)]
+    messages = [message for message in Decoder().feed(body) if message.event == "message"]
+    return [json.loads(message.data)["seq"] for message in messages]
 
 
 def bodies_in(answers: set[bytes]) -> set[bytes]:

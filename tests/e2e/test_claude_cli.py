@@ -1,10 +1,9 @@
 """The real Claude CLI, offline, against a scripted Messages server on loopback.
 
-For who has it: the one that the package `claude-agent-sdk` brings along, or that TURNLOG_CLAUDE_CLI names.
+For who has it: the one that TURNLOG_CLAUDE_CLI names, that `claude-agent-sdk` brings along, or on PATH.
 """
 
 import asyncio
-import importlib.util
 import json
 import os
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.claude_program import find_program, make_environment
 from tests.support.claude_sessions import Room, goes, is_there, lawful, room
 from tests.unit.app.desk import ADA, desk
 from turnlog import App
@@ -27,14 +27,7 @@ Block = dict[str, Any]
 PROMPTS = ("hello", "touch", "hang", "again", "still there?")
 
 
-def installed() -> str | None:
-    package = importlib.util.find_spec("claude_agent_sdk")
-    folders = (package.submodule_search_locations or []) if package else []
-    found = [Path(folder) / "_bundled" / "claude" for folder in folders]
-    return os.environ.get("TURNLOG_CLAUDE_CLI") or next((str(path) for path in found if path.is_file()), None)
-
-
-CLAUDE = installed()
+CLAUDE = find_program()
 pytestmark = [pytest.mark.skipif(CLAUDE is None, reason="there is no Claude CLI"), pytest.mark.timeout(180)]
 
 
@@ -118,19 +111,7 @@ def claude(folder: Path, model: type[BaseHTTPRequestHandler] = Model) -> Iterato
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    env = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder),
-        "TMPDIR": str(folder),
-        "LANG": "C.UTF-8",
-        "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.server_port}",
-        "ANTHROPIC_API_KEY": "dummy",
-        "CLAUDE_CODE_MAX_RETRIES": "1",
-        **dict.fromkeys(
-            ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER"], "1"
-        ),
-        **dict.fromkeys(["DISABLE_ERROR_REPORTING", "IS_SANDBOX"], "1"),
-    }
+    env = make_environment(folder, server.server_port)
     assert CLAUDE is not None
     try:
         yield App("real", ClaudeCode([CLAUDE], cwd=folder, env=env))

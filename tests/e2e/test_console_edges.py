@@ -33,6 +33,7 @@ LINES = """() => {
     subtree: true, childList: true, characterData: true,
   });
 }"""
+PRESS_TWICE = "(button) => { button.click(); button.click(); }"
 # Press a button when another tab presses its own, so that both do it at once.
 PRESS = """([name, first]) => {
   const button = [...document.querySelectorAll("tl-ask button")].find((each) => each.textContent === name);
@@ -43,9 +44,9 @@ PRESS = """([name, first]) => {
   button.click();
 }"""
 
-# What is in the clipboard, as soon as there is something.
-CLIPBOARD = """async () => {
-  for (let text = ""; ; text = await navigator.clipboard.readText()) if (text) return text;
+# What is in the clipboard, as soon as it is something else than before.
+CLIPBOARD = """async (before) => {
+  for (let text = before; ; text = await navigator.clipboard.readText()) if (text !== before) return text;
 }"""
 # Where two characters of an element are, from the left.
 PLACES = """(element, characters) => {
@@ -117,9 +118,10 @@ def card(page: Page, tool: str) -> Locator:
 
 def copied(page: Page, place: Locator) -> str:
     """What the button "Copy" of a place puts into the clipboard."""
-    page.evaluate("navigator.clipboard.writeText('')")
+    page.bring_to_front()  # a page without the focus may not use the clipboard
+    before = page.evaluate("navigator.clipboard.readText()")
     place.get_by_role("button", name="Copy", exact=True).click()
-    return str(page.evaluate(CLIPBOARD))
+    return str(page.evaluate(CLIPBOARD, before))
 
 
 def saved(page: Page, name: str) -> bytes:
@@ -173,7 +175,7 @@ def test_a_server_that_comes_back_with_another_log_leaves_nothing_of_the_old_one
                 shown(each, "Question 1")
                 live(each)
                 assert "Reset: reading again" in each.evaluate("lines")
-            expect(page.get_by_role("tabpanel")).to_contain_text('"notes": []')
+            expect(page.get_by_role("tabpanel")).to_contain_text("notes: []")
             expect(page).not_to_have_title(re.compile("milk"))
             for each in (page, other):
                 each.bring_to_front()
@@ -194,8 +196,9 @@ def test_what_waits_two_agents_deep_is_in_sight_and_answered_once(
     other = opened(context, page.url)
     for name in ("Approve", "Yes"):
         expect(button(other, name)).to_be_visible(timeout=LIMIT_MS)
-    button(page, "Approve").dblclick()
-    button(other, "Yes").dblclick()
+    # Not a double click: its second half would hit what moves to the place of an answered question.
+    button(page, "Approve").evaluate(PRESS_TWICE)
+    button(other, "Yes").evaluate(PRESS_TWICE)
     for each in (page, other):
         shown(each, "Done: The expert says true, then.")
         calls = card(each, "scout").locator("tl-call")
@@ -320,7 +323,7 @@ def test_a_message_that_was_refused_stays_and_is_delivered_once(page: Page, serv
 def test_stop_is_asked_for_once_however_often_it_is_pressed(page: Page, server: Server) -> None:
     say(page, "long")
     shown(page, "Part 2")
-    button(page, "Stop").dblclick()
+    button(page, "Stop").evaluate(PRESS_TWICE)
     shown(page, "Lead was stopped")
     assert len(logged(page, server, "ui.command")) == 1
 

@@ -46,15 +46,16 @@ def loading(page: Page) -> Locator:
 
 
 def expect_late_history(page: Page) -> None:
-    """The line is live without a row: the page loads, until the rows come."""
-    live(page)
+    """The stream is open without a row: the page loads, until the rows come."""
+    expect(page.locator("#connection")).to_have_text("Catching up", timeout=LIMIT_MS)
     expect(loading(page)).to_be_visible()
     page.evaluate("release()")
     expect(chat(page)).to_contain_text(WORDS, timeout=LIMIT_MS)
     expect(loading(page)).to_have_count(0)
+    live(page)
 
 
-def test_console_whose_stream_is_live_before_its_first_row_says_that_it_loads(
+def test_console_whose_stream_is_open_before_its_first_row_says_that_it_loads(
     context: BrowserContext, server: Server
 ) -> None:
     session = server.session()

@@ -15,6 +15,7 @@ from tests.e2e.harness import ROOT
 from tests.e2e.pictures import size, take
 from tests.e2e.screen_talks import held, serving
 from tests.e2e.screens import DARK, MODES, PHONE, SCREENS, Mode, Screen, Stage, opened
+from tests.e2e.talk_screens import TALK_PICTURES
 
 FOLDER = ROOT / "docs" / "screens"
 COLOURS = ("color-contrast", "link-in-text-block")  # the rules of axe-core about colours
@@ -29,6 +30,9 @@ STILL = """async () => {
     last = now;
   }
 }"""
+PHONE_WIDTHS = (PHONE.width, 390)
+TOP = "(element) => element.getBoundingClientRect().top"
+FONT_SIZE = "(element) => getComputedStyle(element).fontSize"
 WIDER = "document.documentElement.scrollWidth - window.innerWidth"
 
 
@@ -105,8 +109,32 @@ def test_on_a_phone_an_event_and_its_words_lead_to_each_other(stage: Stage) -> N
     page.close()
 
 
+@pytest.mark.parametrize("talk", ["briefing", "team", "loan"])
+def test_on_a_phone_send_is_beside_stop(talk: str, stage: Stage) -> None:
+    page = stage.at(talk, "usage")
+    form = page.locator("tl-composer")
+    for width in PHONE_WIDTHS:
+        page.set_viewport_size({"width": width, "height": PHONE.height})
+        tops = [form.get_by_role("button", name=name).evaluate(TOP) for name in ("Stop", "Send")]
+        assert tops[0] == tops[1], width
+    page.close()
+
+
+def test_on_a_phone_the_dialogs_of_a_session_have_headings_of_one_size(stage: Stage) -> None:
+    page = stage.at("question", "agents")
+    page.set_viewport_size({"width": PHONE.width, "height": PHONE.height})
+    sizes = set()
+    for button, title in (("Share", "Members"), ("Session", "Session")):
+        page.get_by_role("banner").get_by_role("button", name=button, exact=True).click()
+        dialog = page.get_by_role("dialog", name=title)
+        sizes.add(dialog.get_by_role("heading", level=2).evaluate(FONT_SIZE))
+        dialog.get_by_role("button", name="Close").first.click()
+    assert len(sizes) == 1
+    page.close()
+
+
 def test_every_screen_has_its_pictures_in_the_docs() -> None:
-    assert {path.name for path in FOLDER.iterdir()} == set(PICTURES)
+    assert {path.name for path in FOLDER.iterdir()} == set(PICTURES) | set(TALK_PICTURES)
 
 
 @pytest.mark.parametrize("name", PICTURES)

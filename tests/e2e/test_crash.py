@@ -168,7 +168,8 @@ def test_tools_that_a_kill_interrupts_run_again_if_they_read_and_are_cancelled_i
     with running("counting", tmp_path) as server:
         session = server.session()
         server.send(session, str(tmp_path))
-        asyncio.run(until(lambda: all(file.exists() for file in files.values())))
+        # a file exists before its first run is written to it
+        asyncio.run(until(lambda: all(file.exists() and file.read_text() for file in files.values())))
         server.kill()
     with running("counting", tmp_path) as server:
         reader = Reader(server, session)

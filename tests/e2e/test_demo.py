@@ -20,7 +20,7 @@ from tests.e2e.harness import ROOT, Reader, Server, kind
 from tests.e2e.test_crash import NOTHING, open_things
 from tests.support.limits import HANG_S
 from turnlog.cli.demo import API_KEY_VARIABLE, DEMO_NAMES
-from turnlog_examples import assistant, broker, pipeline, weights
+from turnlog_examples import assistant, broker, pipeline, shop, support, weights
 from turnlog_examples.office import team as office
 
 LAST = "Other applications: "
@@ -30,6 +30,8 @@ GIVEN = {
     "weights": weights.team.TRIES,
     "broker": broker.TRIES,
     "office": office.TRIES,
+    "support": support.TRIES,
+    "shop": shop.TRIES,
 }
 TRIES = [(app, words) for app, tries in GIVEN.items() for words in tries]
 RESTS = over, kind("tool.await"), kind("approval.request")
@@ -288,7 +290,7 @@ def test_whatever_ends_it_nothing_is_left_running(number: int, tmp_path: Path) -
         page.say("Good morning")
         page.finished()
         left = {pid: os.pidfd_open(pid) for pid in children(server.process.pid)}
-        assert len(left) == 2, "the executor, and the process of the office"
+        assert len(left) == 4, "executor, worker, the agent of the shop, the process of the office"
         server.process.send_signal(number)
         code = server.process.wait(HANG_S)
         for handle in left.values():

@@ -187,7 +187,7 @@ def test_below_two_prefixes_with_turnlogs_own_sign_in(tmp_path: Path) -> None:
         assert path.startswith("/a/b/sign-in?code=")
         address, form = redemption(path)
         status, headers, _ = asked(host, address, form=form)
-        assert (status, headers["location"]) == (303, f"/a/b/?session={session}")
+        assert (status, headers["location"]) == (303, f"/a/b/talk/{session}")
         assert "Path=/a/b" in headers["set-cookie"].split("; ")
         guest = Mounted(
             host.process, host.port, prefix="/a/b", cookie=headers["set-cookie"].partition(";")[0]

@@ -126,7 +126,7 @@ def joined(person: Person, session: str, *roles: str) -> Person:
     status, answer = person.post("/api/links", {"session": session, "roles": list(roles)})
     assert status == 201
     status, headers, _ = redeemed(person.url + answer["path"])
-    assert (status, headers["location"]) == (303, f"/?session={session}")
+    assert (status, headers["location"]) == (303, f"/talk/{session}")
     return by_cookie(person, cookie_of(headers))
 
 

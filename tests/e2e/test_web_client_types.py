@@ -8,7 +8,7 @@ from tests.e2e.harness import ROOT, TURNLOG
 from tests.support.limits import HANG_S
 
 
-@pytest.mark.parametrize("name", ["events.d.ts", "event-types.js"])
+@pytest.mark.parametrize("name", ["events.ts", "event-types.ts", "views/view-nodes.ts"])
 def test_the_types_of_events_are_those_of_the_schema(node: str, name: str) -> None:
     schema = subprocess.run([TURNLOG, "schema"], capture_output=True, timeout=HANG_S, check=True).stdout
     command = [node, "web/client/generate.mjs", name]

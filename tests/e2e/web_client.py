@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
 from playwright.sync_api import BrowserContext, Page, Route, expect
@@ -15,21 +16,27 @@ from tests.e2e.streams import Wish, log_lines, metric, place, until
 from tests.support.limits import HANG_MS
 from turnlog.server.console_files import CONSOLE_HEADERS
 
-FOLDERS = (ROOT / "web/tests/page", ROOT / "web/client")
+FOLDERS = (ROOT / "web/tests/page", ROOT / "web/client/dist")
 LIMIT_MS = HANG_MS
 T = TypeVar("T")
 KINDS = {".html": "text/html", ".js": "text/javascript"}
 
 
-def found(name: str) -> Path:
-    """A file of the page, or of the client."""
+class Evaluates(Protocol):
+    """A page in which a function can run: of Playwright, or of Firefox."""
+
+    def evaluate(self, script: str, argument: Any, /) -> Any: ...
+
+
+def find_page_file(path: str) -> Path:
+    """Return the file of the page, or of the client, at a path below `/reader/`."""
+    name = path.partition("/reader/")[2] or "index.html"
     return next(folder / name for folder in FOLDERS if (folder / name).is_file())
 
 
 def fulfil(route: Route) -> None:
     """A file, with the headers of the server's own page."""
-    name = route.request.url.partition("?")[0].partition("/reader/")[2] or "index.html"
-    path = found(name)
+    path = find_page_file(route.request.url.partition("?")[0])
     route.fulfill(body=path.read_text(), content_type=KINDS[path.suffix], headers=CONSOLE_HEADERS)
 
 
@@ -40,7 +47,7 @@ def signed_in(context: BrowserContext, server: Server, link: str = "") -> None:
     if link:
         page.get_by_label("Your name").fill("Sarah")
         page.get_by_role("button", name="Join").click()
-        page.wait_for_url("**/?session=*")
+        page.wait_for_url(re.compile("session=|/talk/"))
     page.close()
     context.route("**/reader/**", fulfil)
 
@@ -53,7 +60,7 @@ def reading(context: BrowserContext, url: str, *sessions: str, **options: Any) -
     return page
 
 
-def check(page: Page, server: Server, session: str) -> None:
+def check(page: Evaluates, server: Server, session: str) -> None:
     """The page was told everything once and in order."""
     told = page.evaluate("session => reader.seen[session]", session)
     expected = Wish().expected(log_lines(server, session))

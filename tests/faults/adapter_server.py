@@ -12,10 +12,15 @@ import aiosqlite
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from tests.faults.turn_server import Order, serve_orders
+from tests.support.loopback import LoopbackServers
 from tests.support.runtimes import langgraph as langgraph_scripts
+from tests.support.runtimes.ag_ui import PydanticAiOverAgUi
+from tests.support.runtimes.claude_sdk import ClaudeSdk, DeferringClaudeSdk
 from tests.support.runtimes.fake import FakeFramework
 from tests.support.runtimes.langgraph import LangGraph
+from tests.support.runtimes.openai_agents import OpenAiAgents
 from tests.support.runtimes.pydantic_ai import PydanticAi
+from tests.support.scripted_claude import FileTranscripts
 from turnlog import App, adapters
 from turnlog.testing.runtimes import (
     AgentScript,
@@ -27,7 +32,17 @@ from turnlog.testing.runtimes import (
     ScriptTool,
 )
 
-Framework = Literal["fake", "pydantic_ai", "langgraph", "langgraph_sqlite"]
+Framework = Literal[
+    "fake",
+    "pydantic_ai",
+    "langgraph",
+    "langgraph_sqlite",
+    "openai_agents",
+    "ag_ui",
+    "claude_sdk",
+    "claude_sdk_deferred",
+]
+SINGLE_CALLS: tuple[Framework, ...] = ("claude_sdk_deferred",)  # it asks for one call after the other
 
 
 class AdapterOrder(Order, kw_only=True):
@@ -58,6 +73,11 @@ FRAMEWORKS: dict[Framework, Callable[[AdapterOrder], Any]] = {
     "pydantic_ai": lambda _: PydanticAi(),
     "langgraph": lambda _: LangGraph(),
     "langgraph_sqlite": lambda order: LangGraphWithSqlite(order.threads_path),
+    "openai_agents": lambda _: OpenAiAgents(),
+    # the server of the agent is killed with the one that asks it, and keeps nothing
+    "ag_ui": lambda _: PydanticAiOverAgUi(LoopbackServers()),
+    "claude_sdk": lambda order: ClaudeSdk(FileTranscripts(Path(order.folder))),
+    "claude_sdk_deferred": lambda order: DeferringClaudeSdk(FileTranscripts(Path(order.folder))),
 }
 
 
@@ -72,14 +92,16 @@ def make_script(order: AdapterOrder) -> AgentScript:
     def reply(given: ScriptInput) -> ScriptReply:
         if given.last_user_text != "Go":
             return ScriptReply((f"You said {given.last_user_text}.",))
-        if given.new_results:
-            return ScriptReply(("All is ", "done."))
+        done = len(given.new_results)
         calls = (
             CallTool("look", "look", "call_l"),
             CallTool("delete", "delete a", "call_a"),
             CallTool("delete", "delete b", "call_b"),
         )
-        return ScriptReply(("I look ", "into it. "), calls=calls)
+        if done == len(calls) or (done and order.framework not in SINGLE_CALLS):
+            return ScriptReply(("All is ", "done."))
+        chosen = calls[done : done + 1] if order.framework in SINGLE_CALLS else calls
+        return ScriptReply(("I look ", "into it. "), calls=chosen)
 
     tools = [ScriptTool("look", act), ScriptTool("delete", act, needs_approval=True)]
     guide = AgentScript("Guide", reply, tools)

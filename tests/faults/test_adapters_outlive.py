@@ -12,6 +12,7 @@ import pytest
 
 from tests.faults.adapter_server import FRAMEWORKS, AdapterOrder, Framework
 from tests.faults.test_turns_outlive import KILLED, Servers, load_events, start_servers
+from tests.faults.turn_server import WAITS
 from tests.support.agent_logs import body, lawful
 from turnlog.events import Envelope
 from turnlog.state.tree import Tree
@@ -19,7 +20,11 @@ from turnlog.vocabularies import FULL_CATALOG
 
 MODULE = "tests.faults.adapter_server"
 EVERY_FIFTH = 5
-CAN_NEST: tuple[Framework, ...] = ("langgraph",)  # questions of sub-agents survive the process
+WAITS_INSIDE: tuple[Framework, ...] = ("claude_sdk",)  # its questions end with the process that asked
+CAN_NEST: tuple[Framework, ...] = (
+    "langgraph",
+    "openai_agents",
+)  # questions of sub-agents survive the process
 MAX_WRITES = 200  # far above what one turn needs: a loop that never ends would hide a fault
 
 
@@ -38,8 +43,11 @@ def count_effects(order: AdapterOrder) -> Counter[str]:
 
 def kill_and_continue(servers: Servers, order: AdapterOrder) -> str | None:
     """Kill a server, and let the next one finish. Return how the turn ended; None if no write was left."""
-    if servers.run(order) != KILLED:
-        return None
+    return continue_turn(servers, order) if servers.run(order) == KILLED else None
+
+
+def continue_turn(servers: Servers, order: AdapterOrder) -> str:
+    """Let the next server finish what one has left. Return how the turn ended."""
     before = load_events(order)
     tree = fold(before)
     was_waiting = bool(tree.open) and tree.is_all_waiting
@@ -61,8 +69,11 @@ def kill_and_continue(servers: Servers, order: AdapterOrder) -> str | None:
         for event in events
         if event.type == "agent.end" and event.trace_id == first_turn and not event.depth
     ]
-    if was_waiting:
+    survives = was_waiting and order.framework not in WAITS_INSIDE
+    if survives:
         assert end["stop_reason"] == "end_turn", "a turn that waited was closed"
+    elif was_waiting:
+        assert end["stop_reason"] == "error", "a turn that waited inside its process goes on"
     if end["stop_reason"] == "end_turn":
         assert effects == {"look": 1, "delete a": 1, "delete b": 1}
     elif not has_ended:
@@ -71,7 +82,7 @@ def kill_and_continue(servers: Servers, order: AdapterOrder) -> str | None:
     if not has_next_begun:  # otherwise the kill has closed the next turn
         texts = [body(event)["text"] for event in events if event.type == "assistant.message"]
         assert texts[-1] == "You said Again."
-    return "waited" if was_waiting else str(end["stop_reason"])
+    return "waited" if survives else str(end["stop_reason"])
 
 
 def kill_everywhere(
@@ -110,4 +121,23 @@ def test_turn_whose_sub_agent_asks_waits_or_is_closed_after_a_kill(
     memory_path: Path, framework: Framework
 ) -> None:
     outcomes = kill_everywhere(memory_path, EVERY_FIFTH, framework, is_nested=True)
-    assert outcomes["waited"] > 0
+    assert set(outcomes) <= {"waited", "error", "end_turn"}
+    assert sum(outcomes.values()) >= 3
+
+
+@pytest.mark.parametrize(
+    ("framework", "is_nested"),
+    [
+        *((framework, False) for framework in FRAMEWORKS if framework not in WAITS_INSIDE),
+        *((framework, True) for framework in CAN_NEST if framework not in WAITS_INSIDE),
+    ],
+)
+def test_turn_whose_server_ends_while_it_waits_goes_on(
+    memory_path: Path, framework: Framework, is_nested: bool
+) -> None:
+    order = AdapterOrder(
+        str(memory_path), ("Go", "Again"), framework=framework, is_nested=is_nested, answers=False
+    )
+    with start_servers(MODULE) as servers:
+        assert servers.run(order) == WAITS
+        assert continue_turn(servers, order) == "waited"

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +26,7 @@ from turnlog.agents.runtime.session_runtime import OnCrash
 from turnlog.agents.runtime.user_input import answer_events
 from turnlog.app import ClientEvent, Membership, Sessions
 from turnlog.app.session_creation import find_session
+from turnlog.errors import Conflict, NotFound
 from turnlog.events import EventDraft, Payload, UiMessage, decode_envelope
 from turnlog.log import Log, Page, SqliteStore, envelope_json
 from turnlog.log.jobs import AppendRequest, Job, JobOutcome, SaveSeen
@@ -44,7 +45,8 @@ class Order(msgspec.Struct):
     """What a server has to do.
 
     `dies_after` counts its writes from the first message on; with 0 it is never killed. With `is_stopped` the
-    server is stopped, and not killed. `reruns_tools` runs every tool that was interrupted again.
+    server is stopped, and not killed; one that may not answer is stopped when it has to. `reruns_tools` runs
+    every tool that was interrupted again.
     """
 
     folder: str
@@ -244,10 +246,13 @@ class FatalModel:
 class Server:
     """One server on the log, from its start to the end of all turns."""
 
-    def __init__(self, order: Order, store: EndingStore, sessions: Sessions) -> None:
+    def __init__(
+        self, order: Order, store: EndingStore, sessions: Sessions, leave: Callable[[], object]
+    ) -> None:
         self._order = order
         self._store = store
         self._sessions = sessions
+        self._leave = leave  # ends a server that has to answer and may not
         self._tree = Tree()
         self._answered: set[str] = set()
 
@@ -279,12 +284,14 @@ class Server:
     async def _answer(self, seat: Membership) -> None:
         for draft in build_answers(self._tree):
             if not self._order.answers:
-                os._exit(WAITS)
+                self._leave()
+                return
             name = seat.app.catalog.get_type_name(type(draft.payload))
             event = ClientEvent(name, msgspec.to_builtins(draft.payload), answer_id(draft))
             if event.id not in self._answered:
                 self._answered.add(event.id)
-                await self._sessions.post(seat, [event])
+                with suppress(Conflict, NotFound):  # the server has closed the question meanwhile
+                    await self._sessions.post(seat, [event])
 
 
 def apply_page(tree: Tree, page: Page, seat: Membership) -> None:
@@ -323,10 +330,11 @@ async def serve(order: Order, make_app: Callable[[Any], App]) -> int:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     end_process = partial(loop.call_soon_threadsafe, stopped.set) if order.is_stopped else kill_process
+    leave = stopped.set if order.is_stopped else partial(os._exit, WAITS)
     store = EndingStore(order.log_path, order.dies_after, end_process)
     log = Log(store)
     sessions = Sessions(log, [make_app(order)], os.getpid())
-    turns = asyncio.create_task(Server(order, store, sessions).run())
+    turns = asyncio.create_task(Server(order, store, sessions, leave).run())
     stop = asyncio.create_task(stopped.wait())
     await asyncio.wait({turns, stop}, return_when=asyncio.FIRST_COMPLETED)
 

@@ -81,7 +81,7 @@ class Visit:
 
     def say(self, text: str) -> None:
         """Type a message and send it. A page that is still loading takes none: then it is typed again."""
-        field = self.page.locator("input, textarea").first
+        field = self.page.locator("input:not([type=button]), textarea").first
         field.fill(text)
         field.press("Enter")
         while field.input_value():

@@ -29,6 +29,7 @@ from turnlog.errors import Conflict, Fenced, SessionClosed, TurnlogError
 from turnlog.events import Event, encode_envelope
 from turnlog.log import Damage, Log, MemoryStore, Page, Row, SqliteStore, Store
 from turnlog.log.spans import live_event_span, span_edge
+from turnlog.testing.closing import close_event
 from turnlog.testing.factories import (
     agent_end_event,
     agent_scope,
@@ -333,11 +334,16 @@ class LogMachine(RuleBasedStateMachine):
             follower.got += await reader
         return outcomes
 
-    @rule(name=names)
+    @rule(name=names, chance=chances)
     @precondition(lambda self: self.steps > 20)
-    def close_session(self, name: str) -> None:
-        self.do(self.log.close_session(name))
-        self.models[name].closed = True
+    def close_session(self, name: str, chance: int) -> None:
+        """Close a session, with or without last events; again it changes nothing."""
+        model = self.models[name]
+        model.made += 1
+        events = [*model.events(1 + chance % 3, chance), close_event(f"p{model.made}")] if chance % 3 else []
+        seqs = self.do(self.log.close_session(name, events)).seqs
+        assert seqs == ([-1] * len(events) if model.closed else model.add(events, self.now_ms))
+        model.closed = True
 
     @rule(name=names, age_ms=st.integers(0, 500))
     def prune(self, name: str, age_ms: int) -> None:

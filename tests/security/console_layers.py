@@ -149,9 +149,10 @@ def building(node: str, folder: Path, build: frozenset[str]) -> "subprocess.Pope
 
 def copy(to: Path) -> None:
     """The sources of the console, so that they can be changed."""
-    for name in ("console", "client"):
+    for name in ("console", "client", "talk"):
         shutil.copytree(WEB / name, to / name)
-    shutil.copy(WEB / "build.mjs", to)
+    for name in ("build.mjs", "bundle.mjs"):
+        shutil.copy(WEB / name, to)
     (to / "console" / "raw.js").write_text(RAW)
     for package in packages():
         if package in COPIED:

@@ -3,14 +3,23 @@
 (() => {
   /** A page's markup can take the place of what a document has: this asks the prototype. */
   const one = (selector) => Document.prototype.querySelector.call(document, selector);
-  const OWN_CLASSES = new Set(["block", "loaded", "plain", "prose", "scroll", "task", ""]);
+  const OWN_CLASSES = new Set(
+    ("block loaded plain prose scroll task formula code-comment code-keyword code-name code-string code-type code-value")
+      .split(" ")
+      .concat("", "formula display"),
+  );
   const PROSE = new Set(
     ("A BLOCKQUOTE BR CODE DEL EM FIGCAPTION FIGURE H3 H4 H5 H6 HR IMG LI OL P PRE STRONG TABLE TBODY TD TH THEAD " +
-      "TR UL DIV BUTTON INS KBD MARK SUB SUP").split(" "),
+      "TR UL DIV BUTTON INS KBD MARK SUB SUP SPAN VAR").split(" "),
   );
   const IN_PROSE = new Set("align alt class dir href rel src start tabindex target title type".split(" "));
+  const IN_FORMULAS = new Set(
+    ("xmlns display encoding mathvariant mathcolor mathbackground stretchy fence separator accent accentunder form lspace " +
+      "rspace width height depth minsize maxsize linethickness scriptlevel displaystyle rowspacing columnspacing " +
+      "columnalign rowlines columnlines notation voffset movablelimits largeop symmetric class").split(" "),
+  );
   const TAGS =
-    "script, iframe, frame, frameset, object, embed, applet, base, meta, link, style, template, portal, svg, math, " +
+    "script, iframe, frame, frameset, object, embed, applet, base, meta, link, style, template, portal, svg, :not(var.formula) > math, " +
     "map, area, audio, video, source, track, picture, dialog, marquee, noscript noscript, " +
     ".prose :is(tl-text, tl-sign-in, form, input, select, textarea, details)";
   const LOADING = "srcset poster background formaction ping srcdoc is http-equiv xlink:href manifest longdesc".split(" ");
@@ -42,8 +51,11 @@
       return !(held && /^(?:https?|mailto):$/.test(element.protocol) && URL.canParse(element.getAttribute("href")));
     },
     source: (element) => element.hasAttribute("src") && !(element.tagName === "IMG" && IMAGE.test(element.getAttribute("src"))),
+    formula: (element) =>
+      element.matches("math, math *") && element.getAttributeNames().some((name) => !IN_FORMULAS.has(name)),
     prose: (element) =>
       element.matches(".prose *") &&
+      !element.matches("var.formula > math, var.formula > math *") &&
       (!PROSE.has(element.tagName) ||
         !OWN_CLASSES.has(element.className) ||
         element.getAttributeNames().some((name) => !IN_PROSE.has(name))),

@@ -27,14 +27,17 @@ from turnlog.server.auth.host_check import LOOPBACK
 from turnlog.server.limits import Limits
 from turnlog.server.middleware import RequestChecksMiddleware
 from turnlog.server.protocols import PROTOCOLS
+from turnlog.server.routes.blobs import UPLOAD_BODY_TYPE
 from turnlog.server.scope_keys import IDENTITY_KEY, PRINCIPAL_KEY
 from turnlog.wire.sse import Decoder
 
 KEY = b"k" * 32
 ROOT = Principal("root", frozenset({"operator"}))
 WORKER = Principal("worker", frozenset({"executor"}))
+SOURCES = [Principal(name, frozenset({"source"})) for name in ("bot", "rival")]
 NAMES = ("ada", "bob", "cyd", "a", "a:b")
 STREAM = "text/event-stream"
+UPLOADS = "/api/blobs?"
 # An attack is many requests at once; those that are about a limit set their own.
 MANY = Limits(
     burst=100_000, burst_bytes=1 << 30, guest_burst=100_000, guest_burst_bytes=1 << 30,
@@ -52,7 +55,7 @@ def token(name: str) -> str:
 def tokens() -> dict[str, Principal]:
     """Everybody who has a token, by its hash; `root` is an operator."""
     known = {hash_token(token(name)): Principal(name) for name in NAMES}
-    return known | {hash_token(token(one.name)): one for one in (ROOT, WORKER)}
+    return known | {hash_token(token(one.name)): one for one in (ROOT, WORKER, *SOURCES)}
 
 
 def bearer(name: str) -> dict[str, str]:
@@ -84,7 +87,7 @@ class Answer:
 
 
 class Call:
-    """A request that is being answered."""
+    """A request that is being answered. Its body comes while `may_send_body` is set."""
 
     def __init__(self, application: ASGIApp, scope: Scope, body: bytes) -> None:
         self.answer = Answer()
@@ -92,6 +95,9 @@ class Call:
         self._moved = asyncio.Condition()
         self._gone = asyncio.Event()
         self._asked = False
+        self.wants_body = asyncio.Event()
+        self.may_send_body = asyncio.Event()
+        self.may_send_body.set()
         self._task = asyncio.create_task(self._run(application, scope))
 
     async def _run(self, application: ASGIApp, scope: Scope) -> None:
@@ -105,6 +111,8 @@ class Call:
     async def _receive(self) -> Message:
         if not self._asked:
             self._asked = True
+            self.wants_body.set()
+            await self.may_send_body.wait()
             return {"type": "http.request", "body": self._body, "more_body": False}
         await self._gone.wait()
         return {"type": "http.disconnect"}
@@ -159,6 +167,7 @@ class Desk:
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         said = {"host": "127.0.0.1"} | (bearer(who) if who else {})
         kind = FORM if (method, path) == ("POST", "/sign-in") else "application/json"
+        kind = UPLOAD_BODY_TYPE if path.startswith(UPLOADS) else kind
         said |= {"content-type": kind} if data or method == "POST" else {}
         said |= {"content-length": str(len(data))} if data else {}
         said |= headers or {}

@@ -21,7 +21,15 @@ BARE = (  # routes that take nothing
     "GET /healthz",
     "GET /openapi.json",
 )
-FOR_SOURCES = "POST /api/record"  # granted to no owner and no operator; tests/e2e/test_record.py has a source
+# granted to no owner and no operator; tests/e2e/test_record.py and test_workers.py have sources
+PART_ROUTES = (
+    "POST /api/parts",
+    "POST /api/parts/take",
+    "POST /api/parts/begin",
+    "POST /api/parts/file",
+    "POST /api/parts/report",
+)
+FOR_SOURCES = ("POST /api/record", *PART_ROUTES)
 PERSONAL = ("GET /sign-in", "POST /sign-in", "POST /api/invites/accept", "POST /api/invites/decline")
 MISSING = "sess_00000000-0000-7000-8000-000000000000"
 
@@ -106,10 +114,13 @@ def asks(known: Known) -> Mapping[str, Ask]:
     said = {"id": "m1", "role": "user", "content": "hi"}
     text = {"type": "text", "text": "hi"}
     member = {"session": session, "principal": "dan", "roles": ["guest"]}
+    worker = {"app": "plain", "worker": "worker-1"}
+    part = {**worker, "part": "part_1"}
     paths = {  # what is not here is asked for as it is called
         "GET /api/events": f"/api/events?session={session}",
         "GET /api/state": f"/api/state?session={session}",
         "GET /api/log": f"/api/log?session={session}",
+        "POST /api/blobs": f"/api/blobs?session={session}&media_type=text/plain",
         "GET /api/blobs/{session}/{digest}": f"/api/blobs/{session}/{blob}",
         "GET /api/documents": f"/api/documents?session={session}",
         "GET /api/invites": f"/api/invites?session={session}",
@@ -135,7 +146,16 @@ def asks(known: Known) -> Mapping[str, Ask]:
         "POST /api/chat/{role}": {"sessionId": session, "userMessage": "hi"},
         "POST /api/stop": {"session": session},
         "POST /api/record": {"session": session, "recorder": "recorder-1"},
+        "POST /api/parts": worker,
+        "POST /api/parts/take": {**part, "source": "fake", "version": "1"},
+        "POST /api/parts/begin": {**part, "can_read": True, "fresh_agent": {"name": "A"}},
+        "POST /api/parts/file": {**part, "file": 0},
+        "POST /api/parts/report": {**part, "number": 0},
         "POST /api/sessions": {"app": "plain"},
+        "POST /api/sessions/rename": {"session": session, "title": "Another"},
+        "POST /api/sessions/close": {"session": session},
+        "POST /api/sessions/delete": {"session": session},
+        "POST /api/blobs": b"a file",
         "POST /api/members": member,
         "POST /api/links": {"session": session, "roles": ["guest"]},
         "POST /api/invites/revoke": {"session": session, "invite": invite},
@@ -168,6 +188,11 @@ async def every_route(at: Desk, who: str) -> list[Ask]:
     routes = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
     assert routes | {"GET /openapi.json", *(f"GET {path}" for path in PAGE)} == set(known)
     first = ("GET /api/me", "POST /agent/tool_results", "POST /agent/run")
-    return sorted(
-        known.values(), key=lambda ask: first.index(ask.route) if ask.route in first else len(first)
-    )
+    last = ("POST /api/sessions/close", "POST /api/sessions/delete")  # they end the session
+
+    def position(ask: Ask) -> int:
+        if ask.route in first:
+            return first.index(ask.route)
+        return len(first) + (last.index(ask.route) + 1 if ask.route in last else 0)
+
+    return sorted(known.values(), key=position)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.security.apps import counter, plain
 from tests.security.desk import Answer, Desk, bearer, desk, run
-from tests.security.routes import PERSONAL, Ask, every_route
+from tests.security.routes import PART_ROUTES, PERSONAL, Ask, every_route
 from tests.support.invitations import FORM, redemption
 from turnlog.app import App, Membership, Principal, sessions
 from turnlog.log import Log, SessionRecord
@@ -30,9 +30,18 @@ WRITES = (
     "POST /ag-ui/{app}/{thread}/stop",
     "POST /ai-sdk/{app}/chat",
     "POST /ai-sdk/{app}/chat/{chat}/stop",
+    "POST /api/blobs",
 )
-MANAGES = ("POST /api/members", "POST /api/links", "GET /api/invites", "POST /api/invites/revoke")
-PEOPLE = ("owner", "operator", "executor", "member", "guest", "stranger", "removed", "expired")
+MANAGES = (
+    "POST /api/members",
+    "POST /api/links",
+    "GET /api/invites",
+    "POST /api/invites/revoke",
+    "POST /api/sessions/rename",
+    "POST /api/sessions/close",
+    "POST /api/sessions/delete",
+)
+PEOPLE = ("owner", "operator", "executor", "source", "member", "guest", "stranger", "removed", "expired")
 
 
 def expired_token() -> dict[str, str]:
@@ -60,6 +69,7 @@ class Crowd:
             "owner": bearer("ada"),
             "operator": bearer("root"),
             "executor": bearer("worker"),
+            "source": bearer("bot"),
             "member": bearer("bob"),
             "guest": {"cookie": redeemed.header("set-cookie").partition(";")[0]},
             "stranger": bearer("cyd"),
@@ -88,6 +98,8 @@ def expected(who: str, ask: Ask) -> int:
         return GRANTED if who == "owner" else 404
     if ask.route == "GET /metrics":
         return GRANTED if who == "operator" else 403
+    if ask.route in PART_ROUTES:  # for the server role source alone; the agents of this one are at the server
+        return 404 if who == "source" else 403
     if ask.route in ("POST /api/sessions", "PUT /v1/stream/{path}"):
         return 403 if who == "guest" else GRANTED
     if who == "guest" and ask.path == "/v1/stream/notes":
@@ -102,7 +114,7 @@ def expected_for_session(who: str, ask: Ask) -> int:
     if who in ("stranger", "removed"):
         return 404
     if ask.route == "POST /api/record":  # for the server role source alone
-        return 403
+        return GRANTED if who == "source" else 403
     return GRANTED if who in ("owner", "operator") else expected_inside(who, ask)
 
 
@@ -112,9 +124,11 @@ def expected_inside(who: str, ask: Ask) -> int:
         return 403
     if ask.route == "POST /api/chat/{role}":  # the role that is asked for is the owner's
         return 404
-    if who == "executor" and ask.route in WRITES:
+    if ask.route == "GET /api/blobs/{session}/{digest}" and who not in ("executor", "source"):
+        return 404  # a picture of a tool
+    if who in ("executor", "source") and ask.route in WRITES:
         return 403
-    if who == "executor" and ask.method == "POST":
+    if who in ("executor", "source") and ask.method == "POST":
         return 400  # an event of the application, or an answer to a call of the page
     return GRANTED
 

@@ -17,7 +17,7 @@ from tests.security.desk import Answer, Desk, bare, desk, run
 from tests.security.watch import watched
 from tests.support.examples import examples
 from turnlog.log import Log
-from turnlog.server.routes import documents
+from turnlog.server.routes import blobs
 
 PARTS = (
     "..",
@@ -181,8 +181,8 @@ def test_html_is_never_a_page_of_this_server(kept: list[Log]) -> None:
 
 
 def test_control_without_its_headers_it_is(kept: list[Log], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "BLOB_HEADERS", {})
-    monkeypatch.setattr(documents, "IMAGE_TYPES", frozenset(MEDIA))
+    monkeypatch.setattr(blobs, "BLOB_HEADERS", {})
+    monkeypatch.setattr(blobs, "IMAGE_TYPES", frozenset(MEDIA))
 
     async def scenario() -> None:
         async with desk(plain, change=bare) as at:

@@ -2,10 +2,13 @@
 
 import pytest
 
-from tests.security.apps import plain
+from tests.security.apps import make
 from tests.security.desk import Desk, desk, run
+from turnlog.app import Roles
+from turnlog.app.app import EVERYTHING
 from turnlog.server.limits import Limits
 
+OPEN = make(roles=Roles(event_views={"guest": EVERYTHING}))  # bytes are counted here
 NOTES = 60
 NOTE_BYTES = 2_000
 LITTLE = Limits(
@@ -56,7 +59,7 @@ async def read_again(at: Desk, who: str, path: str, most: int) -> list[int]:
 @pytest.mark.parametrize("ask", ASKS)
 def test_what_is_read_again_and_again_is_429_and_others_are_served(ask: str) -> None:
     async def scenario() -> None:
-        async with desk(plain, limits=LITTLE) as at:
+        async with desk(OPEN, limits=LITTLE) as at:
             path = f"/api/{ask}&session={await shared(at)}"
             found = await read_again(at, "bob", path, 10)
             assert found == [*[200] * (len(found) - 1), 429]
@@ -70,7 +73,7 @@ def test_what_is_read_again_and_again_is_429_and_others_are_served(ask: str) -> 
 @pytest.mark.parametrize("ask", ASKS)
 def test_control_without_that_budget_it_is_read_for_ever(ask: str) -> None:
     async def scenario() -> None:
-        async with desk(plain, limits=ENOUGH) as at:
+        async with desk(OPEN, limits=ENOUGH) as at:
             path = f"/api/{ask}&session={await shared(at)}"
             assert await read_again(at, "bob", path, 10) == [200] * 10
 
@@ -80,7 +83,7 @@ def test_control_without_that_budget_it_is_read_for_ever(ask: str) -> None:
 def test_stream_over_its_budget_waits_and_others_read_to_the_end() -> None:
     async def scenario() -> None:
         narrow = LITTLE._replace(burst_read_bytes=NOTES * NOTE_BYTES // 3)
-        async with desk(plain, limits=narrow) as at:
+        async with desk(OPEN, limits=narrow) as at:
             session = await shared(at)
             query = f"session={session}&dialect=agentic"
             waits = at.follow("bob", query)
@@ -100,7 +103,7 @@ def test_all_together_over_their_budget_refuses_who_read_much() -> None:
             total_read_bytes_per_s=0.001,
             total_burst_read_bytes=5 * NOTES * NOTE_BYTES,
         )
-        async with desk(plain, limits=few) as at:
+        async with desk(OPEN, limits=few) as at:
             path = f"/api/log?session={await shared(at)}"
             assert (await read_again(at, "bob", path, 8))[-1] == 429
             assert await read_whole(at, "ada", path) == 200

@@ -244,9 +244,8 @@ def test_control_a_stream_whose_token_holds_stays_open() -> None:
             await eve_accepts(at, session, header)
             call = at.call(None, "GET", f"/api/events?session={session}", None, header)
             await call.word("session.member")
-            note = {"type": "case.note", "payload": {"text": "milk"}}
-            await at.post("ada", "/api/events", {"session": session, "events": [note]})
-            await call.word("case.note")
+            await at.post("ada", "/api/send", {"session": session, "message": "milk"})
+            await call.word("milk")
             await call.leave()
 
     run(scenario())

@@ -43,7 +43,7 @@ async def told(at: Desk, words: list[str]) -> tuple[list[str], set[str]]:
     await call.until(lambda answer: any(event["seq"] >= last for event in answer.events))
     body = (await call.leave()).body
     notes = [event for event in Decoder().feed(body) if '"case.note"' in event.data[:30]]
-    kinds = {message.event for message in Decoder().feed(body)}
+    kinds = {message.event for message in Decoder().feed(body)} - {"caught-up"}  # it may come later
     read = [strict_json.parse_strict_json(message.data.encode())["payload"]["text"] for message in notes]
     return read, kinds
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import claude_agent_sdk
+
 from tests.support.claude_vectors import assert_lawful, counting
 from turnlog.events import (
     AgentEnd,
@@ -20,11 +22,16 @@ from turnlog.events import (
     ToolResult,
 )
 from turnlog.parse import AgentEventBuilder, AgentInfo
+from turnlog.parse.claude.sdk_messages import ClaudeSdkTranslator
+from turnlog.parse.foreign.ag_ui import AgUiQuestion, AgUiTranslator
+from turnlog.parse.foreign.ag_ui_events import EventNormalizer
 from turnlog.parse.foreign.langgraph import LangGraphTranslator
+from turnlog.parse.foreign.openai_agents import OpenAiAgentsTranslator
 from turnlog.parse.foreign.pydantic_ai import PydanticAiTranslator
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "foreign"
 ROOT_RUN = "run_1"
+TOOL_FAILED = "An error occurred while running the tool. Please try again."
 
 Report = dict[str, Any]
 
@@ -115,12 +122,125 @@ class LangGraphPlayer:
             self._interrupts.update(interrupt["id"] for interrupt in interrupts)
 
 
+class ClaudeSdkPlayer:
+    """Plays recorded messages of the Claude Agent SDK to its translator, as objects of its classes."""
+
+    def __init__(self) -> None:
+        self.builder = AgentEventBuilder(counting())
+        self.root = self.builder.start(AgentInfo("Root"), "tr_1")
+        self.translator = ClaudeSdkTranslator(self.builder, self.root)
+
+    def play(self, report: Report) -> None:
+        self.translator.feed(make_sdk_message(report["kind"], report["data"]))
+
+
+def make_sdk_message(kind: str, data: Report) -> Any:
+    """Return the object of a recorded message. Recorded blocks have no name: their fields tell the class."""
+    fields = dict(data)
+    content = fields.get("content")
+    if isinstance(content, list):
+        fields["content"] = [make_sdk_block(block) for block in content]
+    return getattr(claude_agent_sdk, kind)(**fields)
+
+
+def make_sdk_block(block: Report) -> Any:
+    return next(block_class for field, block_class in SDK_BLOCKS.items() if field in block)(**block)
+
+
+SDK_BLOCKS: dict[str, Any] = {
+    "thinking": claude_agent_sdk.ThinkingBlock,
+    "text": claude_agent_sdk.TextBlock,
+    "tool_use_id": claude_agent_sdk.ToolResultBlock,
+    "id": claude_agent_sdk.ToolUseBlock,
+}
+
+
+class OpenAiAgentsPlayer:
+    """Plays recorded events of the OpenAI Agents SDK. A run with questions goes on in the next."""
+
+    def __init__(self) -> None:
+        self.builder = AgentEventBuilder(counting())
+        self.turns = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.turns += 1
+        root = self.builder.start(AgentInfo("Root"), f"tr_{self.turns}")
+        self._translate(root)
+
+    def _translate(self, root: Any) -> None:
+        self._calls: dict[str, Any] = {}  # the objects of calls, as the framework passes them on
+        self.translator = OpenAiAgentsTranslator(self.builder, root, TOOL_FAILED)
+
+    def play(self, report: Report) -> None:
+        kind: str = report["kind"]
+        data: Any = report.get("data")
+        if kind == "result":
+            self._end_run(data)
+        elif kind == "raised":
+            self.builder.flush("error")
+            self._begin()
+        elif kind == "hook.tool_end":
+            self.translator.add_result(self._find_call(data["call_id"]), data["result"])
+        else:
+            self._feed(kind, data, report.get("nested"))
+
+    def _feed(self, kind: str, data: Any, nested: Any) -> None:
+        if kind == "agent_updated":
+            event = {"type": "agent_updated_stream_event", "new_agent": {"name": data["new_agent"]}}
+        elif kind.startswith("item."):
+            event = {"type": "run_item_stream_event", "name": kind.removeprefix("item."), "item": data}
+        else:
+            event = {"type": "raw_response_event", "data": data}
+            if kind == "raw.response.output_item.done" and "call_id" in data["item"]:
+                call = self._calls.setdefault(data["item"]["call_id"], data["item"])
+                event = {"type": "raw_response_event", "data": {**data, "item": call}}
+        if nested is None:
+            self.translator.feed(event)
+        else:
+            self.translator.feed(event, self._find_call(nested["call_id"]), {"name": nested["agent"]})
+
+    def _find_call(self, call_id: str) -> Any:
+        return self._calls.setdefault(call_id, {"type": "function_call", "call_id": call_id})
+
+    def _end_run(self, data: Any) -> None:
+        self.translator.finish()
+        questions = data["interruptions"]
+        for question in questions:
+            owner = self.translator.find_owner(question["raw_item"], question["agent"]["name"])
+            assert owner is None or owner.owns_open_call(question["raw_item"]["call_id"])
+        root = next(agent for agent in self.builder.open_agents if agent.caller is None)
+        if questions:
+            self._translate(root)
+        else:
+            end_agents(self.builder)
+            self._begin()
+
+
+class AgUiPlayer:
+    """Plays recorded events of AG-UI. Each recording has one run; its questions stay open."""
+
+    def __init__(self) -> None:
+        self.builder = AgentEventBuilder(counting())
+        root = self.builder.start(AgentInfo("Root"), "tr_1")
+        self.translator = AgUiTranslator(self.builder, root)
+        self.questions: list[AgUiQuestion] = []
+        self._normalizer = EventNormalizer()
+
+    def play(self, report: Report) -> None:
+        has_ended = self.translator.end is not None
+        for event in self._normalizer.normalize(report):
+            self.translator.feed(event)
+        if self.translator.end is not None and not has_ended:
+            self.questions = self.translator.finish()
+
+
 def end_agents(builder: AgentEventBuilder) -> None:
     for agent in reversed(builder.open_agents):
         builder.end(agent)
 
 
-Player = PydanticAiPlayer | LangGraphPlayer
+Player = PydanticAiPlayer | LangGraphPlayer | OpenAiAgentsPlayer | ClaudeSdkPlayer | AgUiPlayer
 
 
 def play_all(make_player: Callable[[], Player], reports: Sequence[Report]) -> list[EventDraft]:

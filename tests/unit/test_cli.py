@@ -56,6 +56,7 @@ def test_schema_of_everything() -> None:
     document = json.loads(result.output)
     assert "session_id" in document["envelope"]["$defs"]["Envelope"]["properties"]
     assert set(document["payloads"]) == set(FULL_CATALOG.types)
+    assert {"Screen", "Form", "SelectField"} < document["view"]["$defs"].keys()
 
 
 def test_schema_of_no_type_lists_what_there_is() -> None:

@@ -26,7 +26,7 @@ def test_importing_loads_nothing_large() -> None:
 def test_importing_adapters_loads_no_framework() -> None:
     modules = loaded_by("import turnlog.adapters")
     assert "turnlog.adapters.foreign_runtime" in modules
-    assert modules & {"pydantic_ai", "langgraph", "langchain_core", "agents"} == set()
+    assert modules & {"pydantic_ai", "langgraph", "langchain_core", "agents", "claude_agent_sdk"} == set()
 
 
 def test_what_is_unwanted_would_be_seen() -> None:

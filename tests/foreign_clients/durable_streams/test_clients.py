@@ -3,10 +3,11 @@
 import asyncio
 import json
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from durable_streams import DurableStream, stream
 
@@ -25,28 +26,38 @@ class Script:
 
     def __init__(self, place: Path, name: str, arguments: Sequence[str]) -> None:
         command = [*find_node().node, str(place / name), *arguments]
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by `close`
         self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=place
+            command, stdout=subprocess.PIPE, stderr=self._errors, text=True, cwd=place
         )
         self.lines: list[str] = []
 
-    def read_lines(self, count: int) -> None:
+    @property
+    def _output(self) -> IO[str]:
         assert self._process.stdout is not None
+        return self._process.stdout
+
+    def read_lines(self, count: int) -> None:
         while len(self.lines) < count:
-            line = self._process.stdout.readline()
+            line = self._output.readline()
             assert line, self.finish()
             self.lines.append(line)
 
     def finish(self) -> str:
         """Wait for its end. Return its exit code, if it failed, and what it complained of."""
-        output, errors = self._process.communicate(timeout=HANG_S)
-        self.lines += output.splitlines()
+        # `communicate` reads the pipe itself: it would miss the lines that `readline` has buffered.
+        self.lines += self._output
+        self._process.wait(timeout=HANG_S)
+        self._errors.seek(0)
+        errors = self._errors.read()
         return f"exit code {self._process.returncode} {errors}" if self._process.returncode else errors
 
-    def kill(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.communicate()
+    def close(self) -> None:
+        """End it if it still runs."""
+        self._process.kill()
+        self._process.wait()
+        self._output.close()
+        self._errors.close()
 
 
 def items(script: Script) -> list[Any]:
@@ -66,7 +77,7 @@ def test_npm_readers_and_a_producer_get_over_a_killed_server(tmp_path: Path) -> 
         ]
         writer = Script(place, "write.mjs", [*arguments, str(NUMBERS)])
         for script in (*readers, writer):
-            stack.callback(script.kill)
+            stack.callback(script.close)
 
         readers[0].read_lines(NUMBERS // 4)
         server.kill()
@@ -88,10 +99,12 @@ def test_the_npm_client_resumes_at_an_offset(tmp_path: Path) -> None:
         assert server.ask("PUT", "/v1/stream/resumed", b"[0,1]", json_type)[0] == 201
 
         first = Script(place, "read.mjs", [url, server.token, "long-poll", "2"])
+        stack.callback(first.close)
         assert first.finish() == ""
         assert server.ask("POST", "/v1/stream/resumed", b"[2,3]", json_type)[0] == 204
         offset = json.loads(first.lines[-1])["offset"]
         second = Script(place, "read.mjs", [url, server.token, "sse", "2", offset])
+        stack.callback(second.close)
         assert second.finish() == ""
 
         assert items(first) == [0, 1]
@@ -108,7 +121,7 @@ def test_npm_readers_get_over_a_silence_with_heartbeats(tmp_path: Path) -> None:
         url = f"{server.url}/v1/stream/silent"
         readers = [Script(place, "read.mjs", [url, server.token, live, "2"]) for live in ("sse", "long-poll")]
         for reader in readers:
-            stack.callback(reader.kill)
+            stack.callback(reader.close)
             reader.read_lines(1)
         # Another connection counts what the silence of this stream sends.
         asyncio.run(wait_for_heartbeats(server, "silent?offset=now&live=sse", 5))

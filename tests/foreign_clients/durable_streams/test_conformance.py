@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,24 +59,43 @@ def run_suite(log_url: str, folder: Path, *options: str) -> dict[str, Any]:
     return result
 
 
-def failed_tests(report: dict[str, Any]) -> list[str]:
+def failed_tests(report: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the messages of each test that failed, by its name."""
     results = [result for file in report["testResults"] for result in file["assertionResults"]]
-    return [result["fullName"] for result in results if result["status"] == "failed"]
+    return {
+        result["fullName"]: result["failureMessages"] for result in results if result["status"] == "failed"
+    }
 
 
 @for_each_row("scheme", ["memory", "sqlite"], ids=str)
 def test_every_core_test_of_the_suite_passes(scheme: str, tmp_path: Path) -> None:
     log_url = f"sqlite:///{tmp_path}/log.db" if scheme == "sqlite" else "memory:"
-    expect_passed(run_suite(log_url, tmp_path), TESTS - OPTIONAL_TESTS)
+    expect_passed(run_patiently(log_url, tmp_path), TESTS - OPTIONAL_TESTS)
 
 
 def test_the_suite_passes_on_postgresql(tmp_path: Path) -> None:
     with running_server() as engine:
-        report = run_suite(engine.url(), tmp_path, WITHOUT_LONG_TESTS)
+        report = run_patiently(engine.url(), tmp_path, WITHOUT_LONG_TESTS)
     expect_passed(report, TESTS - OPTIONAL_TESTS - LONG_TESTS)
 
 
+def run_patiently(log_url: str, folder: Path, *options: str) -> dict[str, Any]:
+    """Run the suite, and run those tests again that exceeded a time limit which the suite sets itself."""
+    report = run_suite(log_url, folder, *options)
+    late = [name for name, messages in failed_tests(report).items() if "timed out" in "".join(messages)]
+    if not late:
+        return report
+    pattern = "|".join(map(re.escape, late))
+    second = run_suite(log_url, folder, f"--testNamePattern=^({pattern})$")
+    assert failed_tests(second) == {}
+    assert second["numPassedTests"] == len(late)
+    for file in report["testResults"]:
+        file["assertionResults"] = [row for row in file["assertionResults"] if row["fullName"] not in late]
+    report["numPassedTests"] += len(late)
+    return report
+
+
 def expect_passed(report: dict[str, Any], count: int) -> None:
-    assert failed_tests(report) == []
+    assert failed_tests(report) == {}
     assert report["numTotalTests"] == TESTS
     assert report["numPassedTests"] == count

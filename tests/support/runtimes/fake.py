@@ -11,6 +11,7 @@ from typing import Any
 
 from turnlog import adapters
 from turnlog.adapters import Approved, Finished, Part, Paused, Question, Returned
+from turnlog.adapters.part_files import PartFile
 from turnlog.adapters.part_output import PartOutput
 from turnlog.events import Usage
 from turnlog.parse import AgentInfo, RuntimeAgent
@@ -30,7 +31,16 @@ NOT_FINISHED = "It was not finished."
 
 class FakeFramework:
     features: frozenset[Feature] = frozenset(
-        {"thinking", "sub_agents", "structured_output", "step_limit", "approvals", "page_calls"}
+        {
+            "thinking",
+            "sub_agents",
+            "structured_output",
+            "step_limit",
+            "completion_usage",
+            "approvals",
+            "page_calls",
+            "files",
+        }
     )
 
     def make_agent(self, script: AgentScript, record: ScriptRecord) -> adapters.ForeignAgent:
@@ -64,6 +74,7 @@ class FakeRunner:
                 await self._answer(part, output, items, call_id)
             if part.message is not None:
                 items.append(HistoryItem("user", part.message))
+                items += [HistoryItem("file", render_file(file)) for file in part.files]
             result = await self._loop(self._script, items, root, output)
         except StepLimit:
             return Finished(json.dumps(items).encode(), reason="max_steps")
@@ -163,6 +174,10 @@ class FakeRunner:
                 return f"error: {error}"
         await output.report(output.builder.result, agent, call.call_id, value)
         return str(value)
+
+
+def render_file(file: PartFile) -> str:
+    return file.describe_text() if file.is_text else file.to_data_uri()
 
 
 def get_tool(call: Call) -> str:

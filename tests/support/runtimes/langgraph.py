@@ -49,10 +49,12 @@ class LangGraph:
             "hand_offs",
             "structured_output",
             "step_limit",
+            "completion_usage",
             "approvals",
             "inner_approvals",
             "nested_approvals",
             "page_calls",
+            "files",
         }
     )
 
@@ -196,7 +198,7 @@ def get_args(call: Call) -> dict[str, Any]:
 def read_history(messages: list[BaseMessage]) -> Iterator[HistoryItem]:
     for message in messages:
         if isinstance(message, HumanMessage):
-            yield HistoryItem("user", message.text)
+            yield from read_content(message.content)
         elif isinstance(message, ToolMessage):
             yield HistoryItem("result", message.text, message.tool_call_id)
         elif isinstance(message, AIMessage):
@@ -204,3 +206,15 @@ def read_history(messages: list[BaseMessage]) -> Iterator[HistoryItem]:
                 yield HistoryItem("assistant", message.text)
             for call in message.tool_calls:
                 yield HistoryItem("call", call["name"], call["id"] or "")
+
+
+def read_content(content: Any) -> Iterator[HistoryItem]:
+    """Yield a message of the user: its text, then its files."""
+    if isinstance(content, str):
+        yield HistoryItem("user", content)
+        return
+    for number, block in enumerate(content):
+        if block["type"] == "text":
+            yield HistoryItem("file" if number else "user", block["text"])
+        else:
+            yield HistoryItem("file", f"data:{block['mime_type']};base64,{block['base64']}")

@@ -6,6 +6,7 @@ from typing import Any
 
 from turnlog import Agent
 from turnlog.agents import ReplyBuilder, Request, Tool, tool
+from turnlog.agents.models.messages import build_messages_body
 from turnlog.agents.retry import RetryPolicy
 from turnlog.events import Payload, Usage
 from turnlog.testing.runtimes import (
@@ -20,6 +21,8 @@ from turnlog.testing.runtimes import (
 )
 from turnlog.testing.runtimes.scripts import INPUT_TOKENS, MODEL_NAME, OUTPUT_TOKENS, Call
 
+FILE_TYPES = frozenset({"image", "document"})
+
 
 class OwnLoop:
     features: frozenset[Feature] = frozenset(
@@ -28,10 +31,12 @@ class OwnLoop:
             "sub_agents",
             "hand_offs",
             "step_limit",
+            "completion_usage",
             "approvals",
             "inner_approvals",
             "nested_approvals",
             "page_calls",
+            "files",
         }
     )
 
@@ -71,7 +76,8 @@ class ScriptedModel:
         self._transcript = record
 
     async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
-        chosen = self._transcript.choose_reply(self._script, read_history(request))
+        body = await build_messages_body(request)  # as a provider gets it
+        chosen = self._transcript.choose_reply(self._script, read_history(body["messages"]))
         yield reply.begin(MODEL_NAME)
         for piece in chosen.thinking:
             yield reply.think(piece)
@@ -84,11 +90,21 @@ class ScriptedModel:
         yield reply.done("tool_use" if chosen.calls else "end_turn", usage)
 
 
-def read_history(request: Request) -> Iterator[HistoryItem]:
-    for message in request.messages:
-        for part in message.content:
-            if part["type"] == "text":
-                yield HistoryItem("user" if message.role == "user" else "assistant", part["text"])
+def read_history(messages: list[dict[str, Any]]) -> Iterator[HistoryItem]:
+    for message in messages:
+        # behind the text of a message with files, other texts are files of it, too
+        has_files = any(part["type"] in FILE_TYPES for part in message["content"])
+        texts = 0
+        for part in message["content"]:
+            if part["type"] == "text" and message["role"] == "user":
+                yield HistoryItem("file" if has_files and texts else "user", part["text"])
+                texts += 1
+            elif part["type"] == "text":
+                yield HistoryItem("assistant", part["text"])
+            elif part["type"] in FILE_TYPES:
+                source = part["source"]
+                uri = f"data:{source['media_type']};base64,{source['data']}"
+                yield HistoryItem("file", source["data"] if source["type"] == "text" else uri)
             elif part["type"] == "tool_use":
                 yield HistoryItem("call", part["name"], part["id"])
             elif part["type"] == "tool_result":

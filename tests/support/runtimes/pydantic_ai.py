@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import create_model
 from pydantic_ai import Agent, UsageLimits
 from pydantic_ai.messages import (
+    BinaryContent,
     ModelMessage,
     RetryPromptPart,
     TextPart,
@@ -41,9 +42,11 @@ class PydanticAi:
             "sub_agents",
             "structured_output",
             "step_limit",
+            "completion_usage",
             "approvals",
             "inner_approvals",
             "page_calls",
+            "files",
         }
     )
 
@@ -151,7 +154,7 @@ def read_history(messages: list[ModelMessage]) -> Iterator[HistoryItem]:
     for message in messages:
         for part in message.parts:
             if isinstance(part, UserPromptPart):
-                yield HistoryItem("user", str(part.content))
+                yield from read_content(part.content)
             elif isinstance(part, TextPart):
                 yield HistoryItem("assistant", part.content)
             elif isinstance(part, ToolCallPart):
@@ -160,3 +163,16 @@ def read_history(messages: list[ModelMessage]) -> Iterator[HistoryItem]:
                 yield HistoryItem("result", part.model_response_str(), part.tool_call_id)
             elif isinstance(part, RetryPromptPart):
                 yield HistoryItem("result", part.model_response(), part.tool_call_id)
+
+
+def read_content(content: Any) -> Iterator[HistoryItem]:
+    """Yield a message of the user: its text, then its files."""
+    if isinstance(content, str):
+        yield HistoryItem("user", content)
+        return
+    for number, part in enumerate(content):
+        if isinstance(part, BinaryContent):
+            is_text = part.media_type.startswith("text/")
+            yield HistoryItem("file", part.data.decode() if is_text else part.data_uri)
+        else:
+            yield HistoryItem("file" if number else "user", str(part))

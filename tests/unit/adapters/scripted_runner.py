@@ -8,7 +8,7 @@ from turnlog.adapters import Finished, ForeignAgent, Part, Paused, Question, Too
 from turnlog.adapters.part_output import PartOutput
 from turnlog.log import Log, MemoryStore
 from turnlog.parse import AgentInfo
-from turnlog.testing.runtimes.harness import RuntimeHarness
+from turnlog.testing.runtimes.harness import RuntimeHarness, RuntimeUnderTest
 from turnlog.testing.runtimes.scripts import AgentScript, ScriptRecord, ScriptReply
 
 RunPart = Callable[[Part, PartOutput], Awaitable[Finished | Paused]]
@@ -50,7 +50,7 @@ class OneRunner:
 
 @asynccontextmanager
 async def open_session(
-    runtime: OneRunner, log: Log | None = None, **options: Any
+    runtime: RuntimeUnderTest, log: Log | None = None, **options: Any
 ) -> AsyncIterator[RuntimeHarness]:
     own_log = log is None
     log = log or Log(MemoryStore())

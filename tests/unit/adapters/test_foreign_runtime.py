@@ -35,6 +35,7 @@ from turnlog.events import (
     BlockDelta,
     BlockEnd,
     SessionError,
+    ToolCall,
     ToolResult,
 )
 from turnlog.log import Log, MemoryStore
@@ -254,6 +255,62 @@ def test_question_inside_a_part_is_answered_while_it_runs() -> None:
             [result] = await session.find(ToolResult)
             assert result.result == "yes"
             await session.check_laws()
+
+    run_test(scenario)
+
+
+async def ask_twice_inside(part: Part, output: PartOutput) -> Finished:
+    """Ask a second question after the first, whatever its answer was."""
+    root = output.root
+    if part.message == "Hi":
+        for call_id in ("call_1", "call_2"):
+            await output.report(output.builder.call, root, "delete", {}, call_id)
+            answers = await output.ask([Question(root, call_id)])
+            await output.report(output.builder.text, root, str(answers[root.agent_id, call_id]))
+    return Finished(b"done")
+
+
+async def use_call_id_again(part: Part, output: PartOutput) -> Finished:
+    """Ask about two calls of one id, and twice about each."""
+    root = output.root
+    for path in ("/a", "/b"):
+        output.builder.reuse_call_id(root, "call_1")
+        await output.report(output.builder.call, root, "delete", {"path": path}, "call_1")
+        await output.report(output.builder.complete_message, root)
+        question = Question(root, "call_1")
+        both = await asyncio.gather(output.ask([question, question]), output.ask([question]))
+        assert both[0] == both[1] == await output.ask([question])
+        await output.report(output.builder.text, root, f"{path}: {both[0][root.agent_id, 'call_1']}")
+        if root.owns_open_call("call_1"):
+            await output.report(output.builder.result, root, "call_1", "deleted")
+    return Finished(b"done")
+
+
+def test_repeated_questions_are_asked_once_for_each_call() -> None:
+    async def scenario() -> None:
+        async with open_session(OneRunner(ScriptedRunner(use_call_id_again))) as session:
+            await session.say("Hi")
+            await session.answer("call_1", True)
+            await session.answer("call_1", False)
+            calls = await session.find(ToolCall)
+            assert [call.args["path"] for call in calls] == ["/a", "/b"]
+            assert len(await session.find(ApprovalRequest)) == 2, "one approval is for one call"
+            assert await texts(session) == ["/a: Approved()", "/b: Denied(reason='a person said no')"]
+            await session.check_laws()
+
+    run_test(scenario)
+
+
+def test_question_after_a_message_in_place_of_an_answer_is_not_asked() -> None:
+    async def scenario() -> None:
+        async with open_session(OneRunner(ScriptedRunner(ask_twice_inside))) as session:
+            await session.say("Hi")
+            await session.say("Never mind")
+            await session.check_laws()
+            assert [request.call_id for request in await session.find(ApprovalRequest)] == ["call_1"]
+            codes = [result.error.code for result in await session.find(ToolResult) if result.error]
+            assert codes == ["CANCELLED", "CANCELLED"]
+            assert await texts(session) == ["Denied(reason='The user went on with a message.')"] * 2
 
     run_test(scenario)
 

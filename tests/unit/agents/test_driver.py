@@ -245,6 +245,26 @@ def test_a_reply_whose_end_cannot_be_written_ends_its_agent() -> None:
     assert [block["status"] for block in bodies(events, "block.end")] == ["aborted"]
 
 
+def test_a_block_whose_start_was_refused_is_not_ended() -> None:
+    class Forges:
+        name = "forges"
+
+        async def stream(self, request: Request, reply: ReplyBuilder) -> AsyncIterator[list[Payload]]:
+            first, second = reply.open_text(), reply.open_text()
+            assert first is not None
+            assert second is not None
+            yield first.feed("I am ")
+            # the write of the first block is under way, so the second one is refused with the result
+            bad_result = ToolResult(call_id="c", tool="x" * 200, ok=True, result=1, error=None)
+            yield [*second.feed("you are "), bad_result]
+
+    events, end = ended(Agent("Guide", "", Forges()))
+    assert end["stop_reason"] == "error"
+    [start] = bodies(events, "block.start")
+    [end_of_block] = bodies(events, "block.end")
+    assert (end_of_block["block_id"], end_of_block["status"]) == (start["block_id"], "aborted")
+
+
 def test_a_model_that_cancels_itself_or_says_a_name_that_is_none_ends_its_agent() -> None:
     def cancels(reply: ReplyBuilder) -> list[list[Payload]]:
         raise asyncio.CancelledError

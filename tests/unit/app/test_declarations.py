@@ -7,7 +7,7 @@ import pytest
 from tests.unit.app.desk import ADA, BOB, bodies, desk, play
 from turnlog import Agent, App
 from turnlog.agents import Scripted
-from turnlog.app import Roles
+from turnlog.app import Attachments, Roles, RoleView
 from turnlog.errors import CallerError, InvalidEvent
 from turnlog.events import Payload, Vocabulary
 from turnlog.state.rules import Rule
@@ -64,6 +64,11 @@ def make_app(**more: Any) -> App:
         ),
         ({"roles": Roles(emits={"buyer": [Stranger]})}, "emits of buyer: .* got Stranger"),
         ({"roles": Roles(emits={"byer": [CloseCase]})}, "expected roles of the application, got byer"),
+        (
+            {"roles": Roles(event_views={"buyer": RoleView(events=[Stranger])})},
+            "event_views of buyer: .* got Stranger",
+        ),
+        ({"attachments": Attachments(media_types=["text/html"])}, "attachments: .* got text/html"),
     ],
 )
 def test_app_declaration_that_would_have_no_effect_is_refused(more: dict[str, Any], problem: str) -> None:

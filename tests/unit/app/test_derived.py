@@ -456,7 +456,9 @@ async def test_questions_at_once_never_bring_back_what_was() -> None:
     made, counts = ReadModelStore(log), list[int]()
 
     async def ask() -> None:
+        answered = max(counts, default=0)  # of two at once, the one that began first may end last
         counts.append(len(await made.documents(NAME)))
+        assert counts[-1] >= answered
 
     asking = []
     for number in range(1, 40):
@@ -464,7 +466,6 @@ async def test_questions_at_once_never_bring_back_what_was() -> None:
         await log.append(NAME, [said(number)])
     await asyncio.gather(*asking)
     await ask()
-    assert counts == sorted(counts)
     assert counts[-1] == 40
     await log.close()
 

@@ -161,8 +161,22 @@ def test_sessions_cut_a_long_title(place: Place) -> None:
 
 def test_close_of_a_session_ends_it(place: Place) -> None:
     place.session("sess_1", said("one"))
-    assert place.run("close", "sess_1").stdout == "sess_1 is closed\n"
+    assert place.run("close", "sess_1", "--reason", "Booked.").stdout == "sess_1 is closed\n"
     assert listed(place) == {"sess_1": "closed"}
+    assert "session.close" in place.run("tail", "sess_1").stdout
+    assert "by local, Booked." in place.run("tail", "sess_1").stdout
+    assert place.run("close", "sess_1").stdout == "sess_1 is closed\n"
+    lines = [json.loads(line) for line in place.run("export", "sess_1").stdout.splitlines()]
+    assert lines[0]["closed"]
+    assert [line["type"] for line in lines[1:]] == ["ui.message", "session.close"]
+    assert lines[-1]["payload"] == {"by": "local", "reason": "Booked."}
+    assert place.run("verify").exit_code == 0
+
+
+def test_close_with_a_reason_that_no_event_can_have_closes_none(place: Place) -> None:
+    place.session("sess_1", said("one"))
+    assert "reason" in error(place.run("close", "sess_1", "--reason", "two\nlines"))
+    assert listed(place) == {"sess_1": "idle"}
 
 
 def test_close_of_a_session_whose_agent_is_open_is_refused_and_closes_none(place: Place) -> None:

@@ -118,6 +118,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("session.invite", {"invite_id": "inv_1", "roles": [], "expires_ms": 1}, "$.roles"),
     ("session.invite_end", {"invite_id": "inv_1", "reason": "lost"}, "$.reason"),
     ("session.title", {"title": ""}, "$.title"),
+    ("session.close", {"by": ""}, "$.by"),
+    ("session.close", {"reason": "two\nlines"}, "$.reason"),
     ("assistant.view", {"view": {"kind": "a2ui.v2", "view_id": "v", "tree": {}}}, "$.view.kind"),
     ("assistant.block", {"data": []}, "$.data"),
     ("assistant.files", {"files": [{"file_id": "f"}]}, "$.files[0]"),

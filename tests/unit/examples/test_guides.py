@@ -1,4 +1,4 @@
-"""The guides of the five systems: what they tell people to type and to watch is there."""
+"""The guides of the systems: what they tell people to type and to watch is there."""
 
 import re
 import sys
@@ -24,6 +24,12 @@ def apps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, App]:
 
 def test_the_demo_has_the_systems_that_the_command_names(apps: dict[str, App]) -> None:
     assert tuple(apps) == DEMO_NAMES
+
+
+def test_the_readme_lists_the_systems(apps: dict[str, App]) -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    rows = re.findall(r"^\| ([^|`]+) \(`(\w+)`\) \|", readme, re.M)
+    assert rows == [(app.title, name) for name, app in apps.items()]
 
 
 @for_each_row("name", DEMO_NAMES)

@@ -137,6 +137,7 @@ class TestCommand:
         program.chmod(0o755)
         monkeypatch.setenv("PATH", str(program.parent))
         monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+        monkeypatch.delitem(sys.modules, "claude_agent_sdk", raising=False)  # other tests may have loaded it
         package = tmp_path / "claude_agent_sdk"
         package.mkdir()
         (package / "__init__.py").write_text("")

@@ -10,9 +10,10 @@ import pytest
 
 from tests.unit.log.damaging import OTHER, SESSION, edit, fill, opened, seqs
 from tests.unit.log.delegates import scenario
-from turnlog.errors import NotFound, SessionDamaged, StoreError
+from turnlog.errors import NotFound, SessionClosed, SessionDamaged, StoreError
 from turnlog.events import SessionInvite, SessionMember, SessionTitle
 from turnlog.log import Document, SqliteStore
+from turnlog.testing.closing import close_event
 from turnlog.testing.factories import durable_event, durable_events, make_event
 
 
@@ -238,3 +239,17 @@ async def test_lost_record_with_an_open_invite_leaves_it_ended(path: Path) -> No
             await log.info(SESSION)
         head = await log.info(SESSION)
         assert (head.creator, head.invites, head.members_seq) == ("ada", {}, 1)
+
+
+@scenario
+async def test_lost_record_of_a_closed_session_stays_closed(path: Path) -> None:
+    async with opened(path) as log:
+        await log.create("t", SESSION)
+        await log.append(SESSION, durable_events("a"))
+        await log.close_session(SESSION, [close_event()])
+        edit(path, "update session set closed = 0")
+        with suppress(SessionDamaged):
+            await log.info(SESSION)
+        assert (await log.info(SESSION)).closed
+        with pytest.raises(SessionClosed):
+            await log.append(SESSION, durable_events("b"))

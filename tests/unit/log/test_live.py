@@ -132,11 +132,11 @@ async def test_one_that_the_store_has_put_ahead_of_the_tail_hinders_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with opened() as log:
-        publish, held = log._publish, list[Any]()
+        publish, held = log._tail_registry.publish, list[Any]()
         first, ahead, late = Reader(), Reader(), Reader()
         async with live(log, first, idle_s=0.01):
             await log.append(SESSION, [durable_event("c")])
-            monkeypatch.setattr(log, "_publish", lambda *told: held.append(told))
+            monkeypatch.setattr(log._tail_registry, "publish", lambda *told: held.append(told))
             await log.append(SESSION, [durable_event("d")])
             await log.append(
                 SESSION, [durable_event("e")]
@@ -159,7 +159,7 @@ async def test_one_whose_tail_knows_of_more_than_it_has_reads_the_store(
         reader = Reader()
         async with live(log, reader):
             await log.append(SESSION, [durable_event("c")])
-            monkeypatch.setattr(log, "_publish", lambda *_: None)
+            monkeypatch.setattr(log._tail_registry, "publish", lambda *_: None)
             await log.append(SESSION, [durable_event("d")])
             log.tails[SESSION].catch_up(await log._read_record(SESSION), 0)  # as one who joins does
             await until(lambda: reader.seqs == [0, 1, 2, 3])
@@ -191,7 +191,7 @@ async def test_it_ends_when_the_session_has_another_history() -> None:
     async with opened() as log:
         reader = Reader()
         async with live(log, reader) as task:
-            log._end_tail(SESSION)
+            log._tail_registry.end(SESSION)
             await soon(task)
 
 

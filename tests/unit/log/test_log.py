@@ -393,7 +393,7 @@ def test_history_that_changes_while_it_is_read_ends_the_follower_before_it_is_to
     async def run() -> None:
         async with opened(Counting(SqliteStore(tmp_path / "log.db"))) as log:
             await log.append(SESSION, durable_events(*range(400)))
-            monkeypatch.setattr(log, "_publish", lambda *_: None)
+            monkeypatch.setattr(log._tail_registry, "publish", lambda *_: None)
             pages = getattr(log, way)(SESSION)
             assert await anext(pages)
             await log._quarantine(SessionDamaged(SESSION, 300, 300, "for the test"))

@@ -5,13 +5,14 @@ import pickle
 import pytest
 from msgspec import structs
 
-from turnlog.errors import Conflict, Fenced, SessionClosed, TurnlogError
+from turnlog.errors import CallerError, Conflict, Fenced, SessionClosed, TurnlogError
 from turnlog.events import EnvelopeDraft, Event, decode_envelope, encode_envelope
 from turnlog.log import AppendResult, SessionRecord
-from turnlog.log.append import RowPlan, plan_append, plan_create, plan_import
+from turnlog.log.append import RowPlan, plan_append, plan_close, plan_create, plan_import
 from turnlog.log.drafts import DraftBuilder
 from turnlog.log.jobs import (
     AppendRequest,
+    CloseSession,
     CreateSession,
     DraftLine,
     EventLine,
@@ -19,6 +20,7 @@ from turnlog.log.jobs import (
     ImportCounts,
     ImportEvents,
 )
+from turnlog.testing.closing import close_event
 from turnlog.testing.factories import block_delta_event, block_start_event, durable_event, durable_events
 
 EMPTY = SessionRecord("sess_1", epoch="e", app="t", created_ms=5)
@@ -81,6 +83,48 @@ def test_plan_that_is_refused_is_raised(
     request = structs.replace(AppendRequest("sess_1", [durable_event("a")], 10), **request_changes)
     with pytest.raises(error):
         plan_append(record, {}, request)
+
+
+def test_plan_of_a_close_ends_with_its_event_and_is_made_once() -> None:
+    before = planned(EMPTY, "a").record
+    job = CloseSession("sess_1", [durable_event("b"), close_event()], 20, fence=3)
+    plan = plan_close(before, {}, job)
+    assert [new.row.type for new in plan.rows] == ["assistant.message", "session.close"]
+    assert (plan.record.closed, plan.record.fence, plan.record.last) == (True, 3, 2)
+    assert plan.result.new == [True, True]
+
+    again = plan_close(plan.record, {new.id: new.row for new in plan.rows}, job)
+    assert (again.rows, again.record is plan.record, again.result.seqs) == ([], True, [1, 2])
+    assert plan_close(plan.record, {}, CloseSession("sess_1", [close_event("bob")], 30)).result.seqs == [-1]
+
+
+def test_plan_of_a_close_without_events_closes_only() -> None:
+    before = planned(EMPTY, "a").record
+    plan = plan_close(before, {}, CloseSession("sess_1"))
+    assert (plan.rows, plan.result) == ([], AppendResult([], 0))
+    assert plan.record == before.replace(closed=True, revision=before.revision + 1)
+
+
+@pytest.mark.parametrize(
+    ("job", "error"),
+    [
+        (CloseSession("sess_1", [close_event()], fence=1), Fenced),
+        (CloseSession("sess_1", fence=1), Fenced),
+        (CloseSession("sess_1", [close_event()], expected=ExpectedPosition(durable_count=1)), Conflict),
+        (CloseSession("sess_1", durable_events("a")), CallerError),
+        (CloseSession("sess_1", [close_event(), durable_event("a")]), CallerError),
+    ],
+)
+def test_plan_of_a_close_that_is_refused_is_raised(job: CloseSession, error: type[TurnlogError]) -> None:
+    with pytest.raises(error):
+        plan_close(EMPTY.replace(fence=2), {}, job)
+
+
+def test_no_append_and_no_creation_has_a_close() -> None:
+    with pytest.raises(CallerError, match="closing the session"):
+        plan_append(EMPTY, {}, AppendRequest("sess_1", [durable_event("a"), close_event()], 10))
+    with pytest.raises(CallerError, match="closing the session"):
+        plan_create(CreateSession(EMPTY, [close_event()]))
 
 
 def test_plan_of_a_new_session_has_its_first_events() -> None:

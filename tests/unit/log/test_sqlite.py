@@ -117,6 +117,24 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(path: Path, writabl
     SqliteStore(path).close()
 
 
+def test_a_file_of_the_version_before_is_brought_up_to_date_by_its_first_writer(path: Path) -> None:
+    SqliteStore(path).close()
+    edit(path, "drop table upload", "pragma user_version = 4")
+    with pytest.raises(StoreError, match=r"older Turnlog \(schema 4\); open it once for writing"):
+        SqliteStore(path, writable=False)
+    SqliteStore(path).close()
+    SqliteStore(path, writable=False).close()
+
+    async def upload() -> None:
+        log = Log(SqliteStore(path))
+        session = await log.create("desk")
+        name = await log.put_upload(session, b"text", "text/plain")
+        assert await log.keep_uploads(session, [name]) == {name: ("text/plain", 4)}
+        await log.close()
+
+    asyncio.run(upload())
+
+
 def test_reading_what_is_not_there_makes_nothing(path: Path) -> None:
     with pytest.raises(StoreError, match=r"there is no log at /.*log\.db"):
         SqliteStore(path, writable=False)

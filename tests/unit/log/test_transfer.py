@@ -22,6 +22,7 @@ from turnlog.log.transfer import (
     export_session,
     import_lines,
 )
+from turnlog.testing.closing import close_event
 
 T = TypeVar("T")
 Open = Callable[[], Store]
@@ -435,6 +436,42 @@ def test_a_closed_session_takes_nothing_more(store: Open) -> None:
         return str(error.value), (await exported(log))[1:]
 
     assert on(store(), work) == ("line 3: sess_1 is closed", lines[1:2])
+
+
+def test_a_session_that_was_closed_stays_closed_with_one_event(store: Open) -> None:
+    async def make(log: Log) -> list[bytes]:
+        await fill(log, said("one"))
+        await log.close_session("sess_1", [close_event()])
+        return await exported(log)
+
+    lines = on(MemoryStore(), make)
+    assert json.loads(lines[0])["closed"]
+    assert [json.loads(line)["type"] for line in lines[1:]] == ["ui.message", "session.close"]
+
+    async def work(log: Log) -> tuple[list[list[ImportCounts]], list[bytes], bool]:
+        counts = [await imported(log, lines) for _ in range(2)]
+        return counts, await exported(log), (await log.info("sess_1")).closed
+
+    assert on(store(), work) == ([[ImportCounts(2, 0)], [ImportCounts(0, 2)]], lines, True)
+
+
+def test_a_close_in_the_events_alone_closes(store: Open) -> None:
+    """An export that began before the close says in its first line that the session is open."""
+
+    async def make(log: Log) -> list[bytes]:
+        await fill(log, said("one"))
+        open_line = (await exported(log))[0]
+        await log.close_session("sess_1", [close_event()])
+        return [open_line, *(await exported(log))[1:]]
+
+    lines = on(MemoryStore(), make)
+    assert not json.loads(lines[0])["closed"]
+
+    async def work(log: Log) -> bool:
+        await imported(log, lines)
+        return (await log.info("sess_1")).closed
+
+    assert on(store(), work)
 
 
 def test_an_import_after_pruning_leaves_the_log_as_it_was(store: Open) -> None:

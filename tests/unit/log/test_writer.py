@@ -290,7 +290,7 @@ async def test_health_while_writes_fail_is_not_mended_by_a_look_or_a_refusal() -
 async def test_health_comes_back_without_a_request_when_writes_work_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("turnlog.log.log.PROBE_INTERVAL_S", 0.001)
+    monkeypatch.setattr("turnlog.log.write_probe.PROBE_INTERVAL_S", 0.001)
     store = Failing()
     log = Log(store)
     session = await log.create("t")

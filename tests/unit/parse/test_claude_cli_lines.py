@@ -94,6 +94,8 @@ def test_lines_that_go_down() -> None:
         "message": {"role": "user", "content": [{"type": "text", "text": "Hi\n"}]},
         "uuid": "u-1",
     }
+    with_file = json.loads(message_line("Hi", "u-1", [{"type": "image"}]))
+    assert with_file["message"]["content"] == [{"type": "text", "text": "Hi"}, {"type": "image"}]
     assert json.loads(interrupt_line("r-1")) == {
         "type": "control_request", "request_id": "r-1", "request": {"subtype": "interrupt"},
     }  # fmt: skip

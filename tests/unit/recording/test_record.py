@@ -9,10 +9,12 @@ import pytest
 
 import turnlog
 from tests.support.limits import HANG_S
+from tests.support.scripted_claude import MemoryTranscripts, ScriptedClaude
 from turnlog.errors import CallerError, Conflict
 from turnlog.events import (
     AgentEnd,
     AgentStart,
+    AgentUsage,
     ApprovalDecision,
     ApprovalRequest,
     AssistantMessage,
@@ -32,6 +34,8 @@ from turnlog.events.ui import Stop
 from turnlog.ids import new_id
 from turnlog.log import Log, MemoryStore, open_log
 from turnlog.recording import RecordedTurn, RecordingLost, RecordingStopped
+from turnlog.testing.runtimes import AgentScript, ScriptInput, ScriptRecord, ScriptReply
+from turnlog.testing.runtimes.answering import ONE
 from turnlog.vocabularies import FULL_CATALOG
 
 
@@ -359,3 +363,117 @@ def test_a_graph_of_langgraph_is_recorded() -> None:
         assert [item.text for item in payloads(entries, AssistantMessage)] == ["It is green."]
 
     play(run)
+
+
+def test_a_turn_of_the_claude_sdk_is_recorded_and_asks_for_permission() -> None:
+    from claude_agent_sdk import AssistantMessage as SdkMessage
+    from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient
+
+    script_record = ScriptRecord()
+
+    async def run(log: Log, session: str) -> None:
+        async with turnlog.record(log, session, prompt="Hi", name="Lead") as turn:
+            recorder = turn.claude_sdk()
+            options = ClaudeAgentOptions(can_use_tool=recorder.can_use_tool, include_partial_messages=True)
+            transport = ScriptedClaude(ONE, script_record, MemoryTranscripts(), options)
+            answering = asyncio.create_task(answer(log, session, ApprovalRequest, decide("approve")))
+            async with ClaudeSDKClient(options, transport) as client:
+                await client.query("Hi")
+                messages = [message async for message in recorder.watch(client.receive_response())]
+            await answering
+            assert any(isinstance(message, SdkMessage) for message in messages)
+        entries = await read(log, session)
+        check_balance(entries)
+        assert [item.text for item in payloads(entries, AssistantMessage)] == ["Done."]
+        [end] = payloads(entries, AgentEnd)
+        assert (end.stop_reason, end.result) == ("end_turn", "Done.")
+        assert len(payloads(entries, AgentUsage)) == 2
+
+    play(run)
+    assert script_record.effects == ["delete /a"]
+
+
+def test_a_turn_of_the_claude_sdk_that_fails_is_recorded_as_failed() -> None:
+    from claude_agent_sdk import ClaudeAgentOptions, query
+
+    def fail(_: ScriptInput) -> ScriptReply:
+        return ScriptReply(("I was about ",), error="connection reset")
+
+    async def run(log: Log, session: str) -> None:
+        async with turnlog.record(log, session, prompt="Hi", name="Lead") as turn:
+            script = AgentScript("Lead", fail)
+            transport = ScriptedClaude(script, ScriptRecord(), MemoryTranscripts(), ClaudeAgentOptions())
+            messages = query(prompt="Hi", options=ClaudeAgentOptions(), transport=transport)
+            async for _ in turn.claude_sdk().watch(messages):
+                pass
+        entries = await read(log, session)
+        check_balance(entries)
+        assert [problem.message for problem in payloads(entries, SessionError)] == ["connection reset"]
+        assert [end.stop_reason for end in payloads(entries, AgentEnd)] == ["error"]
+
+    play(run)
+
+
+def test_openai_agents_are_recorded_with_sub_agents_hand_offs_and_approvals() -> None:
+    agents = pytest.importorskip("agents")
+    from tests.support.runtimes.openai_agents import make_agent
+    from turnlog.testing.runtimes import AgentScript, CallAgent, CallTool, HandOff, ScriptRecord, ScriptReply
+    from turnlog.testing.runtimes.answering import DELETE
+    from turnlog.testing.runtimes.scripts import ScriptInput
+
+    def reply_child(given: ScriptInput) -> ScriptReply:
+        if given.new_results:
+            return ScriptReply(("It is gone.",))
+        return ScriptReply(("Deleting. ",), calls=(CallTool("delete", "/a", "call_a"),))
+
+    def reply_lead(given: ScriptInput) -> ScriptReply:
+        if "call_c" in given.new_results:
+            return ScriptReply(("Over to you. ",), calls=(HandOff("Closer", "call_h"),))
+        return ScriptReply(("Asking. ",), calls=(CallAgent("Child", "Go.", "call_c"),))
+
+    closer = AgentScript("Closer", lambda _: ScriptReply(("Bye.",)))
+    child = AgentScript("Child", reply_child, [DELETE])
+    record = ScriptRecord()
+    agent = make_agent(AgentScript("Lead", reply_lead, agents=[child], hand_offs=[closer]), record)
+    config = agents.RunConfig(tracing_disabled=True)
+
+    async def run(log: Log, session: str) -> None:
+        async with turnlog.record(log, session, prompt="Hi", name="Lead") as turn:
+            answering = asyncio.create_task(answer(log, session, ApprovalRequest, decide("approve")))
+            hooks = turn.openai_agents()
+            result = await agents.Runner.run(agent, "Hi", hooks=hooks, run_config=config)
+            assert result.interruptions
+            state = await hooks.answer(result)
+            result = await agents.Runner.run(agent, state, hooks=hooks, run_config=config)
+            await answering
+        # a run after the turn leaves the log as it is
+        last_seq = await log.last_seq(session)
+        await agents.Runner.run(agent, "Again", hooks=hooks, run_config=config)
+        assert await log.last_seq(session) == last_seq
+
+        entries = await read(log, session)
+        check_balance(entries)
+        texts = [
+            (entry.agent_name, entry.payload.text)
+            for entry in entries
+            if isinstance(entry.payload, AssistantMessage)
+        ]
+        assert texts == [
+            ("Lead", "Asking. "),
+            ("Child", "Deleting. "),
+            ("Child", "It is gone."),
+            ("Lead", "Over to you. "),
+            ("Closer", "Bye."),
+        ]
+        results = {item.call_id: item.result for item in payloads(entries, ToolResult)}
+        assert results == {"call_a": "deleted /a", "call_c": "It is gone.", "call_h": None}
+        ends = {
+            entry.agent_name: entry.payload.stop_reason
+            for entry in entries
+            if isinstance(entry.payload, AgentEnd)
+        }
+        assert ends == {"Child": "end_turn", "Lead": "handoff", "Closer": "end_turn"}
+        assert len(payloads(entries, AgentUsage)) == 5
+
+    play(run)
+    assert record.effects[:1] == ["delete /a"]

@@ -60,13 +60,15 @@ def test_context_is_for_the_model_and_not_for_people(client: ProtocolClient) -> 
 
 
 def test_parts_of_a_message(client: ProtocolClient) -> None:
-    url = {"type": "document", "source": {"type": "url", "value": "https://example.org/a.pdf"}}
+    source = {"type": "url", "value": "https://example.org/a.pdf"}
+    url = {"type": "document", "source": source, "metadata": {"filename": "plan.pdf"}}
     parts = [{"type": "text", "text": "hello"}, IMAGE, url]
     context = [{"description": "The colour", "value": "red"}]
     answer = client.run(runId="r1", messages=[user(parts)], context=context)
     [message] = log_of(client, answer, "ui.message")
     assert [part["type"] for part in message["content"]] == ["text", "text", "image", "document"]
     assert message["content"][2]["src"].startswith("api/blobs/")
+    assert message["content"][3]["title"] == "plan.pdf"
 
 
 @pytest.mark.parametrize(
@@ -163,5 +165,7 @@ def test_capabilities(client: ProtocolClient) -> None:
     capabilities = client.get("/ag-ui/desk/capabilities").json()
     assert [one["name"] for one in capabilities["multiAgent"]["subagents"]] == ["Helper", "Writer"]
     assert capabilities["state"]["deltas"] is True
-    process = describe_capabilities(App("julian", ClaudeCode(["claude"], name="Julian")))
+    process = describe_capabilities(
+        App("julian", ClaudeCode(["claude"], name="Julian")), shows_internals=True
+    )
     assert process["tools"] == {"supported": True, "parallelCalls": True, "clientProvided": False}

@@ -12,6 +12,7 @@ from turnlog.app import LOCAL
 from turnlog.log import open_log
 from turnlog.server import create_app
 from turnlog.server.auth.credentials import BuiltinAuth, hash_token
+from turnlog.testing.closing import close_event
 from turnlog.wire.sse import Decoder
 
 TURNS = 5
@@ -33,7 +34,7 @@ async def fill(url: str) -> list[str]:
                 await at.until(seat, "agent.end", trace_id=turn)
             names.append(seat.session_id)
     for name in names:
-        await log.close_session(name)
+        await log.close_session(name, [close_event()])
     await log.close()
     return names
 
@@ -55,7 +56,7 @@ def read(client: TestClient, path: str, last_id: str = "") -> tuple[int, list[st
     """Status, data and the cursor at the end of a stream that ends."""
     response = client.get(path, headers={"last-event-id": last_id} if last_id else {})
     decoder = Decoder()
-    data = [message.data for message in decoder.feed(response.content)]
+    data = [message.data for message in decoder.feed(response.content) if message.event == "message"]
     return response.status_code, data, decoder.last_id or last_id
 
 
@@ -65,12 +66,15 @@ def read(client: TestClient, path: str, last_id: str = "") -> tuple[int, list[st
         ("", None),
         ("&types=ui", TURNS),
         ("&types=tool", 0),
+        ("&types=session.close", 1),
         ("&types=ui.message&depth=0", TURNS),
         ("&dialect=blocks", None),
         ("&dialect=blocks-raw", None),
         ("&dialect=blocks-xml", None),
         ("&dialect=office", None),
         ("&dialect=agentic", None),
+        ("&dialect=ag-ui", None),
+        ("&dialect=ai-sdk", None),
         ("&dialect=blocks&types=ui", 0),
     ],
 )
@@ -129,6 +133,14 @@ def test_the_id_of_an_office_event_rises_and_is_a_cursor(closed: tuple[TestClien
     assert said == [f"hello {number}" for number in range(TURNS)]
     for place, after in enumerate(ids[:-1]):
         assert [json.loads(text) for text in read(client, f"{path}&after={after}")[1]] == events[place + 1 :]
+
+
+def test_its_last_event_says_who_closed_it(closed: tuple[TestClient, list[str]]) -> None:
+    client, [name, _] = closed
+    last = json.loads(read(client, f"/api/events?session={name}")[1][-1])
+    assert (last["type"], last["payload"]) == ("session.close", {"by": "ada", "reason": "done"})
+    lines = client.get(f"/api/log?session={name}").text.splitlines()
+    assert json.loads(lines[-1]) == last
 
 
 def test_it_can_be_looked_at_and_takes_nothing(closed: tuple[TestClient, list[str]]) -> None:

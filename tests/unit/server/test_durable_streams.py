@@ -18,12 +18,13 @@ from turnlog import App
 from turnlog.agents import Agent
 from turnlog.agents.models.scripted import Scripted
 from turnlog.app import LOCAL, Principal
+from turnlog.app.membership import GUEST_PREFIX
 from turnlog.events import Event
 from turnlog.log import AppendResult, Log, MemoryStore, Store
 from turnlog.log.jobs import QuarantineDamage
 from turnlog.log.records import Damage
 from turnlog.server import create_app
-from turnlog.server.auth.credentials import GUEST_PREFIX, BuiltinAuth, hash_token
+from turnlog.server.auth.credentials import BuiltinAuth, hash_token
 from turnlog.server.limits.policy import Limits
 from turnlog.server.protocols.durable_streams import DurableStreams
 from turnlog.server.protocols.durable_streams.directory import StreamConflict, StreamDirectory, StreamKey

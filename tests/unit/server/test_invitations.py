@@ -52,6 +52,39 @@ def test_the_page_of_who_started_the_server_names_nobody(site: Site) -> None:
     assert "<h1>You are invited</h1>" in site.get("", invited(site, "root")[1]).text
 
 
+@pytest.mark.parametrize(
+    ("accepted", "heading"),
+    [
+        ("de-AT,de;q=0.9,en;q=0.8", "ada lädt Sie ein"),
+        ("fr, de;q=0.5", "ada lädt Sie ein"),
+        ("de;q=0.2, en;q=0.7", "ada invites you"),
+        ("de;q=0, x;q=y", "ada invites you"),
+        ("de;v=1", "ada invites you"),
+        ("de;q=7", "ada invites you"),
+        ("*", "ada invites you"),
+        ("", "ada invites you"),
+    ],
+)
+def test_the_page_of_an_invitation_is_in_the_language_of_the_browser(
+    site: Site, accepted: str, heading: str
+) -> None:
+    page = site.client.get(invited(site)[1], headers={"accept-language": accepted})
+    assert f"<h1>{heading}</h1>" in page.text
+    assert f"<html lang={'de' if 'lädt' in heading else 'en'}>" in page.text
+
+
+def test_a_link_that_was_used_leads_its_person_back_to_the_conversation(site: Site) -> None:
+    session, link = invited(site)
+    path, body = redemption(link)
+    assert site.client.post(path, content=body, headers={"content-type": FORM}).status_code == 200
+    page = site.get("", link)
+    assert page.status_code == 403
+    assert f'<a href="/talk/{session}">to the conversation</a>' in page.text
+    assert "console" not in page.text
+    german = site.client.get(link, headers={"accept-language": "de"})
+    assert "zur Unterhaltung</a>" in german.text
+
+
 def test_the_form_of_the_page_posts_to_the_server_below_its_prefix() -> None:
     auth = make_auth()
     with TestClient(create_app(plain(), "memory:", auth=auth), base_url=HOME, root_path="/log") as client:

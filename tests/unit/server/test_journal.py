@@ -451,6 +451,7 @@ def test_times_are_in_utc_to_the_millisecond() -> None:
 
 
 def test_set_up_twice_writes_once_and_uvicorn_has_no_lines_of_its_own(stderr: Written) -> None:
+    logging.getLogger("uvicorn.error").setLevel(logging.NOTSET)  # servers of other tests may have set it
     configure_logging("info")
     configure_logging("info")
     log.info("once")

@@ -13,8 +13,11 @@ from turnlog.server.streaming.merged_stream import MergedStream
 from turnlog.wire import sse
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.cursor import parse_cursor as parse_cursor
+from turnlog.wire.dialects.framing import Framing
 
 BEAT = sse.encode(b'{"type":"heartbeat"}', event="heartbeat")
+CAUGHT_UP = sse.encode(b'{"type":"caught-up"}', event="caught-up")
+FRAMING = Framing(heartbeat=BEAT, caught_up=CAUGHT_UP)
 LONG_S = 60.0
 
 Frames = AsyncGenerator[bytes, None]
@@ -56,7 +59,7 @@ def played(run: Callable[[], Awaitable[Any]]) -> Any:
 
 def merged(sources: Sequence[Frames | None], after: Sequence[str] = (), idle_s: float = LONG_S) -> Frames:
     cursors = [parse_cursor(text) for text in after] or [Cursor()] * len(sources)
-    return MergedStream(sources, cursors).frames(BEAT, idle_s)
+    return MergedStream(sources, cursors).frames(FRAMING, idle_s)
 
 
 async def messages(frames: Frames) -> list[sse.ServerSentEvent]:
@@ -157,6 +160,20 @@ def test_heartbeats_of_one_are_left_out_and_its_cursor_is_kept() -> None:
             b"id: 3:a,-1\n\n",
             frame("a", 4).replace(b"4:a", b"4:a,-1"),
         ]
+        await frames.aclose()
+
+    played(run)
+
+
+def test_the_end_of_the_history_is_told_once_when_all_sessions_have_told_theirs() -> None:
+    async def run() -> None:
+        first: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+        second: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+        frames = merged([live(first), live(second), None], ["", "", "9:c"])
+        first.put_nowait(frame("a", 0) + CAUGHT_UP)
+        assert await anext(frames) == frame("a", 0).replace(b"0:a", b"0:a,-1,9:c")
+        second.put_nowait(CAUGHT_UP)
+        assert await anext(frames) == CAUGHT_UP
         await frames.aclose()
 
     played(run)

@@ -13,6 +13,7 @@ from turnlog.server.streaming.projection import DialectProjection
 from turnlog.team.office import Office
 from turnlog.wire.cursor import Cursor
 from turnlog.wire.dialects.base import Dialect
+from turnlog.wire.dialects.framing import NATIVE_FRAMING
 
 SESSIONS = 32
 TEXT_BYTES = 5_000
@@ -55,7 +56,7 @@ async def hold(gate: PageLock, dialect: str) -> tuple[int, int]:
         session = await log.create("t")
         await log.append(session, [turnlog.event(text, origin="model") for _ in range(EVENTS)])
         sources.append(pages.count(await source(log, session, dialect, gate)))
-    frames = MergedStream(sources, [Cursor()] * SESSIONS).frames(b"beat", 60.0)
+    frames = MergedStream(sources, [Cursor()] * SESSIONS).frames(NATIVE_FRAMING, 60.0)
 
     messages = (await anext(frames)).count(b"data:")
     for _ in range(ROUNDS):

@@ -10,7 +10,13 @@ from starlette.testclient import TestClient
 from turnlog.app import LOCAL
 from turnlog.server import create_app
 from turnlog.server.auth.credentials import BuiltinAuth, hash_token
-from turnlog.server.console_files import NOT_BUILT_MESSAGE, accepts_gzip, console_routes
+from turnlog.server.console_files import (
+    CONSOLE_HEADERS,
+    NOT_BUILT_MESSAGE,
+    TALK_PATH,
+    accepts_gzip,
+    console_routes,
+)
 from turnlog_examples.tour import make_app
 
 SCRIPT = b"export const words = 'much of the same, much of the same, much of the same';"
@@ -48,11 +54,36 @@ def visitor(folder: Path) -> TestClient:
 
 
 def test_every_file_is_served_as_what_it_is_and_nothing_else(visitor: TestClient, folder: Path) -> None:
-    assert {route.path for route in console_routes(folder)} == set(KINDS)
+    assert {route.path for route in console_routes(folder)} == {*KINDS, TALK_PATH}
     for path, kind in KINDS.items():
         answer = visitor.get(path)
         assert (answer.status_code, answer.headers["content-type"]) == (200, f"{kind}; charset=utf-8")
         assert answer.content == FILES[path[1:] or "index.html"]
+
+
+def test_participants_get_their_page_with_the_policy_of_the_console(folder: Path) -> None:
+    (folder / "talk.html").write_bytes(b"<!doctype html><title>Talk</title>")
+    visitor = TestClient(Starlette(routes=list(console_routes(folder))))
+    page = visitor.get("/talk/sess_1")
+    assert (page.status_code, page.content) == (200, b"<!doctype html><title>Talk</title>")
+    policy = "content-security-policy"
+    assert page.headers[policy] == visitor.get("/").headers[policy] == CONSOLE_HEADERS[policy]
+    assert visitor.get("/talk.html").status_code == visitor.get("/talk/a/b").status_code == 404
+
+
+@pytest.mark.parametrize(("session", "target"), [("sess_1", "/?session=sess_1"), ("..%5c", "/"), ("x", "/")])
+def test_a_build_without_that_page_sends_them_to_the_console(
+    visitor: TestClient, session: str, target: str
+) -> None:
+    answer = visitor.get(f"/talk/{session}", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, target)
+
+
+def test_the_page_of_participants_needs_no_sign_in() -> None:
+    application = create_app(make_app(), "memory:", auth=BuiltinAuth(b"k" * 32))
+    with TestClient(application, base_url="http://127.0.0.1") as client:
+        assert client.get("/talk/sess_1", follow_redirects=False).status_code in (200, 303)
+        assert client.get("/api/state?session=sess_1").status_code == 401
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from turnlog.server.streaming.streams import IteratorSource
 from turnlog.server.streaming.turn_response import insert_heartbeats
 from turnlog.team.office import encode_heartbeat
 from turnlog.wire.cursor import Cursor
+from turnlog.wire.dialects.framing import NATIVE_FRAMING
 
 
 @pytest.fixture(autouse=True)
@@ -87,5 +88,7 @@ async def test_pages_behind_heartbeats_of_a_dialect_are_closed() -> None:
 @scenario
 async def test_pages_of_merged_sessions_are_closed() -> None:
     sources = [Source(), Source()]
-    await cut(MergedStream([source.pages for source in sources], [Cursor(), Cursor()]).frames(b"beat", 60.0))
+    await cut(
+        MergedStream([source.pages for source in sources], [Cursor(), Cursor()]).frames(NATIVE_FRAMING, 60.0)
+    )
     assert [source.closed for source in sources] == [True, True]

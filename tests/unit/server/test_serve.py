@@ -1,20 +1,25 @@
 """A connection of the real server: when it is offered for writing, what is written to it, when it is lost."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 
 import pytest
 import uvicorn
+from starlette.applications import Starlette
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.server import ServerState
 
 from tests.e2e.harness import Dechunker
 from tests.support.coverage_pause import without_coverage
 from tests.unit.log.delegates import scenario, soon, until
+from turnlog.server.limits.connections import ConnectionBounds, ConnectionLimit
 from turnlog.server.scope_keys import CONNECTION_KEY
-from turnlog.server.uvicorn_server import WRITE_CHUNK_BYTES, PacedHttpProtocol, listen
+from turnlog.server.uvicorn_server import WRITE_CHUNK_BYTES, PacedHttpProtocol, listen, make_config
 
+NGINX_KEEPALIVE_S = 60  # of an idle connection to an upstream server
 PLAIN = (b"content-type", b"text/plain")
 LONG = bytes(range(256)) * 40_000  # far more than the kernel takes at once
 
@@ -154,3 +159,21 @@ async def test_a_response_that_is_over_hears_nothing_of_its_peer() -> None:
     async with served(Speaker(listen_only)) as port, asked(port) as reader:
         assert (await reader.read()).endswith(b"0123456789\r\n0\r\n\r\n")
     assert told == []
+
+
+def test_an_idle_connection_outlives_those_of_proxies_and_shortly_one_of_the_reserve() -> None:
+    limit = ConnectionLimit(ConnectionBounds(0, 9))
+    config = make_config(Starlette(), limit)
+    assert config.timeout_keep_alive > NGINX_KEEPALIVE_S
+
+    async def reserve_timeout_s() -> float:
+        protocol = PacedHttpProtocol(config, ServerState(), {}, limit=limit)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            loop = asyncio.get_running_loop()
+            transport, _ = await loop.create_connection(lambda: protocol, sock=ours)
+            transport.abort()
+        return protocol.timeout_keep_alive
+
+    config.load()
+    assert asyncio.run(reserve_timeout_s()) < NGINX_KEEPALIVE_S

@@ -154,7 +154,7 @@ class TestLinks:
         session, other = site.session("ada"), site.session("ada")
         path = site.link("ada", session, "guest", "owner")
         joined = site.join(path)
-        assert (joined.status_code, joined.headers["location"]) == (303, f"/?session={session}")
+        assert (joined.status_code, joined.headers["location"]) == (303, f"/talk/{session}")
         cookie = cookie_of(joined)
         [seen] = site.get("", "/api/sessions", cookie).json()["sessions"]
         assert (seen["session_id"], seen["roles"], seen["members"]) == (session, ["guest", "owner"], 2)
@@ -295,5 +295,5 @@ def test_a_path_leads_back_to_this_server() -> None:
         parts = urlsplit(site.link("ada", site.session("ada"), "guest"))
         assert parts.path == "/log/sign-in"
         joined = site.join(f"/log/sign-in?{parts.query}")
-        assert joined.headers["location"].startswith("/log/?session=sess_")
+        assert joined.headers["location"].startswith("/log/talk/sess_")
         assert "path=/log;" in joined.headers["set-cookie"].lower() + ";"

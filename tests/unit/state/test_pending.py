@@ -25,12 +25,14 @@ from turnlog.events import (
 from turnlog.events.ui import ButtonClick
 from turnlog.state.pending import (
     build_pending_report,
+    build_question_report,
     pending_agents,
     pending_calls,
     pending_turns,
     streaming_blocks,
 )
 from turnlog.state.tree import QueuedTurn, Tree
+from turnlog.state.visible_events import EventView
 
 ROOT, CHILD = scope("agt_1"), scope("agt_2", 1)
 START = AgentStart(name="Guide", via="prompt", model="m")
@@ -133,3 +135,28 @@ def test_what_waits_for_its_turn_is_told_in_order() -> None:
 def test_an_event_of_the_application_opens_a_turn_without_a_text() -> None:
     waiting = Tree(queued_turns={"tr_1": QueuedTurn(None, Scope(trace_id="tr_1"))})
     assert pending_turns(waiting) == [{"turn": "tr_1", "channel": None, "text": None}]
+
+
+def test_a_member_without_internals_gets_who_works_and_the_questions_to_it() -> None:
+    guest = EventView(False, frozenset(), frozenset({"guest"}))
+    for_clerks = ApprovalRequest(call_id="c2", tool="t", args_hash="h", risk="write", roles=("clerk",))
+    tree = grown(
+        (call("c1", "frontend"), ROOT),
+        (AWAITED, ROOT),
+        (call("c2"), ROOT),
+        (for_clerks, ROOT),
+        (call("c3"), ROOT),
+        (BlockStart(block_id="b1", kind="thinking"), ROOT),
+        (BlockDelta(block_id="b1", text="hm"), ROOT),
+    )
+    tree.queued_turns = {
+        "tr_2": QueuedTurn(UiMessage(text="hi"), Scope(trace_id="tr_2")),
+        "tr_3": QueuedTurn(None, Scope(trace_id="tr_3")),
+    }
+    report = build_question_report(tree, guest)
+    owner = {"agent_id": "agt_1", "agent_name": "Guide", "turn": "tr_1", "channel": None}
+    assert report["agents"] == [{**owner, "depth": 0, "waits": False}]
+    question = {"call_id": "c1", "tool": "t", "args": {"a": 1}, "waits_for": "page", "approval": None}
+    assert report["calls"] == [{**owner, **question}]
+    assert report["blocks"] == []
+    assert [turn["turn"] for turn in report["queue"]] == ["tr_2"]

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.written_logs import log, scope, vector_log
 from turnlog import events as ev
+from turnlog.events.content import PromptDocument, PromptImage, PromptText
 from turnlog.vocabularies import DIALECTS
 from turnlog.wire.dialects.ai_sdk.dialect import AiSdk
 from turnlog.wire.dialects.ai_sdk.messages import ChatMessages
@@ -150,4 +151,19 @@ def test_a_message_of_a_person_and_a_part_that_is_not_known() -> None:
     assert chat.messages == [
         {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]},
         {"id": "m2", "role": "assistant", "parts": []},
+    ]
+
+
+def test_files_of_a_message_are_parts_and_those_without_a_type_are_labels() -> None:
+    image = PromptImage(src="api/blobs/x", media_type="image/png", title="plan.png")
+    document = PromptDocument(src="api/blobs/y", media_type="text/plain")
+    chat = ChatMessages()
+    chat.add_user_message("m1", "Look.", (PromptText(text="Look."), image))
+    chat.add_user_message("m2", "[document]", (document,))
+    chat.add_user_message("m3", "[image]", (PromptImage(src="https://a.example/b.png"),))
+    file = {"type": "file", "mediaType": "image/png", "url": "api/blobs/x", "filename": "plan.png"}
+    assert [message["parts"] for message in chat.messages] == [
+        [{"type": "text", "text": "Look."}, file],
+        [{"type": "file", "mediaType": "text/plain", "url": "api/blobs/y"}],
+        [{"type": "text", "text": "[image]"}],
     ]

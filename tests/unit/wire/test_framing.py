@@ -4,6 +4,7 @@ from turnlog.vocabularies import DIALECTS
 from turnlog.wire.dialects import DialectOptions
 from turnlog.wire.dialects.agentic import Agentic
 from turnlog.wire.dialects.framing import (
+    ENVELOPE_FRAMING,
     FOREIGN_FRAMING,
     NATIVE_FRAMING,
     Framing,
@@ -48,4 +49,4 @@ def test_an_application_brings_a_dialect_with_its_own_framing() -> None:
     registry = DIALECTS.extend({"quiet": DialectDefinition(Agentic, framing), "plain": Agentic})
     assert registry.request("quiet").framing is framing
     assert registry.request("plain", DialectOptions()).framing is NATIVE_FRAMING
-    assert registry.request("turnlog").framing is NATIVE_FRAMING
+    assert registry.request("turnlog").framing is ENVELOPE_FRAMING

@@ -114,7 +114,8 @@ def test_what_has_no_counterpart() -> None:
     assert silent == {
         "agent.checkpoint", "agent.handoff", "agent.usage", "approval.decision", "approval.request",
         "assistant.block", "assistant.files", "assistant.view", "block.delta", "block.end", "block.start",
-        "parse.reject", "session.invite", "session.invite_end", "session.member", "session.title",
+        "parse.reject", "session.close", "session.invite", "session.invite_end", "session.member",
+        "session.title",
         "server.code_use", "server.sign_out",
         "stream.append", "stream.close", "stream.create", "stream.delete", "stream.fork", "stream.touch",
         "tool.await", "tool.progress", "ui.action",
