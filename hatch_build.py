@@ -20,6 +20,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 ROOT = Path(__file__).resolve().parent
 WEB = ROOT / "web"
 LOCK = WEB / "package-lock.json"
+CLIENT_PACKAGE = WEB / "client" / "dist"  # the client as npm gets it, for tests and examples
+CHAT_PACKAGE = WEB / "talk" / "dist"  # the element to embed as npm gets it
 INSTALLED = WEB / "node_modules" / ".installed"  # the digest of the lock that was installed, and WITHOUT_DEV
 WITHOUT_DEV = " without dev"
 CONSOLE = ROOT / "src" / "turnlog" / "server" / "console"
@@ -57,10 +59,14 @@ def wheel_node() -> Node | None:
 
 
 def sources() -> Iterator[Path]:
-    """Every file that the console is made of."""
-    yield from sorted(path for path in (WEB / "console").rglob("*") if path.is_file())
-    yield from sorted((WEB / "client").rglob("*.js"))
-    yield from (WEB / "build.mjs", LOCK)
+    """Every file that the console and the page of participants are made of."""
+    for folder in ("console", "talk"):
+        found = (WEB / folder).rglob("*")
+        yield from sorted(path for path in found if path.is_file() and CHAT_PACKAGE not in path.parents)
+    for ending in ("*.js", "*.ts"):
+        found = (WEB / "client").rglob(ending)
+        yield from sorted(path for path in found if CLIENT_PACKAGE not in path.parents)
+    yield from (WEB / "build.mjs", WEB / "bundle.mjs", LOCK)
 
 
 def digest(*paths: Path) -> str:
@@ -123,6 +129,7 @@ def build() -> None:
     install(found, dev=has_dev_packages())
     wanted = digest(*sources())
     run("the bundling", [*found.node, "build.mjs", str(CONSOLE)])
+    run("the compilation of the client", [*found.node, "client/build.mjs"])
     BUILT.write_text(wanted)
 
 
