@@ -28,6 +28,20 @@ REFUSED = {
     "bad_bodies": {"400", "413", "429"},
     "endless_body": {"413", "429"},
 }
+# Allowances of guests do not fill again: how much they get does not depend on how fast the machine is.
+NOT_REFILLED = """
+from unittest.mock import patch
+from turnlog.server.limits.policy import Limits, Rate
+shipped = Limits.allowance_of
+def allow_once(limits, principal):
+    allowance = shipped(limits, principal)
+    if allowance.requests.burst != limits.guest_burst:
+        return allowance
+    return allowance._replace(requests=Rate(1e-6, limits.guest_burst))
+patch.object(Limits, "allowance_of", allow_once).start()
+from turnlog.cli import main
+main()
+"""
 UNLIMITED = """
 from unittest.mock import patch
 from turnlog.server.limits.policy import Allowance, Limits, Rate
@@ -93,7 +107,7 @@ async def attacked(server: Server, sessions: dict[str, str]) -> tuple[Counts, se
 
 
 def test_guest_that_does_its_worst_is_refused_and_members_are_served(tmp_path: Path) -> None:
-    with served(tmp_path) as server:
+    with served(tmp_path, sys.executable, "-c", NOT_REFILLED) as server:
         sessions = {name: session_of(server, name) for name in ("ada", "bob")}
         before, files = resident_bytes(server), open_files(server)["socket"]
 

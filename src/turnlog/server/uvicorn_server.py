@@ -43,7 +43,7 @@ REQUEST_TIMEOUT_S = 30.0  # from the first byte of a request to its last
 # Longer than proxies (60 s) and most clients keep an idle connection. If the server closed first, a request
 # that was sent at that moment would be lost.
 KEEP_ALIVE_S = 75
-SHORT_KEEP_ALIVE_S = 5  # in the reserve, and after a stream: its reader has left, or connects again
+RESERVE_KEEP_ALIVE_S = 5
 RESERVE_REQUEST_TIMEOUT_S = 5.0  # of a connection of the reserve, which silent peers must not hold
 REFUSAL_LINGER_S = 2.0  # a peer that was refused may send for so long before it is cut
 SHUTDOWN_GRACE_S = 1.0  # responses have so long to end by themselves when the server stops
@@ -80,7 +80,7 @@ class PacedHttpProtocol(HttpToolsProtocol):
         transport.set_write_buffer_limits(high=0)  # writes pause as soon as the kernel takes no more
         if self._limit is not None and len(self.connections) > self._limit.max_connections:
             self._in_reserve = True
-            self.timeout_keep_alive = SHORT_KEEP_ALIVE_S
+            self.timeout_keep_alive = RESERVE_KEEP_ALIVE_S
             if len(self.connections) > self._limit.max_with_reserve:
                 self._reject_connection(self._limit)
                 return
@@ -263,7 +263,6 @@ class PacedSend:
 
         if message["type"] == "http.response.start" and self._may_write_directly(message):
             self._scope[CONNECTION_KEY] = self._connection
-            self._connection.timeout_keep_alive = SHORT_KEEP_ALIVE_S
 
     def _may_write_directly(self, start: Message) -> bool:
         names = {name.lower() for name, _ in start.get("headers", ())}

@@ -17,7 +17,13 @@ from tests.support.coverage_pause import without_coverage
 from tests.unit.log.delegates import scenario, soon, until
 from turnlog.server.limits.connections import ConnectionBounds, ConnectionLimit
 from turnlog.server.scope_keys import CONNECTION_KEY
-from turnlog.server.uvicorn_server import WRITE_CHUNK_BYTES, PacedHttpProtocol, listen, make_config
+from turnlog.server.uvicorn_server import (
+    KEEP_ALIVE_S,
+    WRITE_CHUNK_BYTES,
+    PacedHttpProtocol,
+    listen,
+    make_config,
+)
 
 NGINX_KEEPALIVE_S = 60  # of an idle connection to an upstream server
 PLAIN = (b"content-type", b"text/plain")
@@ -45,7 +51,12 @@ async def served(application: ASGIApp) -> AsyncIterator[int]:
     """The port of a server."""
     listener = listen("127.0.0.1", 0)
     config = uvicorn.Config(
-        application, http=PacedHttpProtocol, lifespan="off", log_config=None, server_header=False
+        application,
+        http=PacedHttpProtocol,
+        lifespan="off",
+        log_config=None,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
     )
     server = uvicorn.Server(config)
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
@@ -159,6 +170,21 @@ async def test_a_response_that_is_over_hears_nothing_of_its_peer() -> None:
     async with served(Speaker(listen_only)) as port, asked(port) as reader:
         assert (await reader.read()).endswith(b"0123456789\r\n0\r\n\r\n")
     assert told == []
+
+
+@scenario
+async def test_connection_stays_open_after_a_stream_as_after_any_response() -> None:
+    """A busy client sends its next request late: if the server had closed meanwhile, it would be lost."""
+    timeouts_s: list[float] = []
+
+    async def end_stream(connection: PacedHttpProtocol | None) -> None:
+        assert connection is not None
+        connection.write(b"data: {}\n\n")
+        timeouts_s.append(connection.timeout_keep_alive)
+
+    async with served(Speaker(end_stream)) as port, asked(port) as reader:
+        await reader.read()
+    assert timeouts_s == [KEEP_ALIVE_S]
 
 
 def test_an_idle_connection_outlives_those_of_proxies_and_shortly_one_of_the_reserve() -> None:
