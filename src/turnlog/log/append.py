@@ -7,7 +7,6 @@ A refusal is raised. The planner of a store in another process needs nothing els
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 from msgspec import Struct, structs
@@ -30,7 +29,7 @@ from turnlog.events import (
     encode_envelope,
 )
 from turnlog.events.envelope import FrameEncoder, parse_timestamp_ms
-from turnlog.log.checksums import chain_hash, make_row
+from turnlog.log.checksums import chain_hash, checksum_seed, seal_row
 from turnlog.log.jobs import (
     ANY_POSITION,
     AppendRequest,
@@ -50,7 +49,7 @@ from turnlog.log.records import (
     Row,
     SessionRecord,
     as_new_row,
-    encode_meta,
+    encode_meta_suffix,
     envelope_json,
 )
 from turnlog.log.spans import SpanEdge, live_event_span, span_edge
@@ -86,11 +85,13 @@ class GroupPlan(NamedTuple):
     def job_results(self, stored: SessionRecord) -> list[JobResult]:
         """Return the results of the jobs: each has its own rows, and the record as it is stored."""
         records = (stored,)
-        rows = iter(self.rows)
-        return [
-            JobResult(result, records, [new.row for new in islice(rows, len(result.seqs))])
-            for result in self.results
-        ]
+        job_results = []
+        start = 0
+        for result in self.results:
+            end = start + len(result.seqs)
+            job_results.append(JobResult(result, records, [new.row for new in self.rows[start:end]]))
+            start = end
+        return job_results
 
 
 class ImportPlan(NamedTuple):
@@ -108,7 +109,18 @@ class RowBatch:
     `last`, `durable_count` and `chain` are those of the session after the rows so far.
     """
 
-    __slots__ = ("_session_id", "chain", "durable_count", "edges", "last", "rows")
+    __slots__ = (
+        "_checksum_seed",
+        "_live",
+        "_meta_suffix",
+        "_scope",
+        "_type",
+        "chain",
+        "durable_count",
+        "edges",
+        "last",
+        "rows",
+    )
 
     def __init__(self, record: SessionRecord) -> None:
         self.rows: list[NewRow] = []
@@ -116,7 +128,11 @@ class RowBatch:
         self.last = record.last
         self.durable_count = record.durable_count
         self.chain = record.chain
-        self._session_id = record.session_id
+        self._checksum_seed = checksum_seed(record.session_id)
+        self._scope: Scope | Envelope | None = None
+        self._type = ""
+        self._live = False
+        self._meta_suffix = b""
 
     def add(
         self,
@@ -140,8 +156,13 @@ class RowBatch:
             if edge is not None:
                 self.edges.append(edge)
 
-        meta = encode_meta(self.durable_count, live, scope, event.type)
-        row = make_row(self._session_id, seq, meta, frame)
+        # Neighbouring events of one type and scope share it.
+        if scope is not self._scope or event.type != self._type or live is not self._live:
+            self._scope = scope
+            self._type = event.type
+            self._live = live
+            self._meta_suffix = encode_meta_suffix(live, scope, event.type)
+        row = seal_row(self._checksum_seed, seq, b"%d|%b" % (self.durable_count, self._meta_suffix), frame)
         self.rows.append(as_new_row((row, event.id, ts_ms, chain, span)))
 
 
@@ -236,10 +257,10 @@ def plan_together(record: SessionRecord, requests: Sequence[AppendRequest]) -> G
     The rows and the record are those of appends one by one. The caller has looked for their event ids, and
     the session has none of them.
     """
-    if record.closed or not all(is_unconditional(record, request) for request in requests):
+    if record.closed:
         return None
-    event_ids = {event.id for request in requests for event in request.events}
-    if len(event_ids) < sum(len(request.events) for request in requests):
+    event_ids = [event.id for request in requests for event in request.events]
+    if len(set(event_ids)) < len(event_ids):
         return None
 
     batch = RowBatch(record)
@@ -247,10 +268,13 @@ def plan_together(record: SessionRecord, requests: Sequence[AppendRequest]) -> G
     channels = set()
     results = []
     for request in requests:
+        if not is_unconditional(record, request):
+            return None
         ts_ms = request.ts_ms
         if ts_ms != frames.ts_ms:
             frames = FrameEncoder(record.session_id, ts_ms)
         previous_last = batch.last
+        seqs = []
         for seq, event in enumerate(request.events, previous_last + 1):
             scope = event.scope
             payload = event.payload
@@ -258,7 +282,8 @@ def plan_together(record: SessionRecord, requests: Sequence[AppendRequest]) -> G
                 return None
             batch.add(event, scope, payload, seq, event.live, frames.encode(event, seq), ts_ms)
             channels.add(scope.channel)
-        results.append(AppendResult(list(range(previous_last + 1, batch.last + 1)), previous_last))
+            seqs.append(seq)
+        results.append(AppendResult(seqs, previous_last))
 
     if len(channels) > 1:
         return None  # each channel has the time of its own last event

@@ -35,8 +35,13 @@ def make_row(session_id: str, seq: int, meta: bytes, frame: bytes) -> Row:
     The upper half is the CRC of `meta`, which is also part of the lower half: so a frame can be verified
     without its `meta`.
     """
+    return seal_row(checksum_seed(session_id), seq, meta, frame)
+
+
+def seal_row(seed: int, seq: int, meta: bytes, frame: bytes) -> Row:
+    """Build a row of the session with a `checksum_seed`."""
     meta_crc = zlib.crc32(meta) & META_CRC_MASK
-    frame_crc = zlib.crc32(frame, checksum_seed(session_id) ^ seq ^ meta_crc)
+    frame_crc = zlib.crc32(frame, seed ^ seq ^ meta_crc)
     return as_row((seq, meta, frame, meta_crc << 32 | frame_crc))
 
 

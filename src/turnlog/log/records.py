@@ -166,8 +166,12 @@ def envelope_json(row: Row) -> bytes:
 
 def encode_meta(durable_count: int, live: bool, scope: Scope | Envelope, type: str) -> bytes:
     """Encode the `meta` column of a row. The type is last: it alone may contain the separator."""
-    suffix = _meta_suffix(live, scope.depth or 0, scope.trace_id, scope.channel, type)
-    return b"%d|%b" % (durable_count, suffix)
+    return b"%d|%b" % (durable_count, encode_meta_suffix(live, scope, type))
+
+
+def encode_meta_suffix(live: bool, scope: Scope | Envelope, type: str) -> bytes:
+    """Encode what the events of a type and scope have in common: `meta` without its durable count."""
+    return _meta_suffix(live, scope.depth or 0, scope.trace_id, scope.channel, type)
 
 
 @lru_cache(1024)  # the events of one invocation share few suffixes

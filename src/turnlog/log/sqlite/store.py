@@ -383,15 +383,17 @@ class SqliteStore:
         self._records[session_id] = (number, record)
         self._dirty.add(session_id)
 
-        highest = self._load_max_event_id(session_id)
         pending = self._pending_rows
         for row, event_id, ts_ms, chain, span in rows:
             seq, meta, frame, checksum = row
             type_name = None if span else row.type
             pending.append((number, seq, event_id, ts_ms, span, type_name, chain, checksum, meta, frame))
-            if event_id > highest and is_timed_id(event_id):
-                highest = event_id
 
+        # From the end: nearly always the last id is the highest.
+        highest = self._load_max_event_id(session_id)
+        for new in reversed(rows):
+            if new.id > highest and is_timed_id(new.id):
+                highest = new.id
         self._max_event_id[session_id] = highest
         for edge in edges:
             self._put_span(number, edge)
