@@ -1,7 +1,9 @@
 """A page of the console whose browser is signed in as another person since: real Chromium, two tabs."""
 
+import http.client
 import urllib.request
 from collections.abc import Iterator
+from http.cookies import SimpleCookie
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, Request, Route, expect
@@ -9,6 +11,7 @@ from playwright.sync_api import BrowserContext, Page, Request, Route, expect
 from tests.e2e.console import LIMIT_MS, chat, live, opened, say
 from tests.e2e.harness import Server, running
 from tests.support.invitations import FORM, redemption
+from tests.support.limits import HANG_S
 
 SECRET = "for the owner alone"
 
@@ -25,12 +28,29 @@ def session(server: Server) -> str:
 
 
 def become_guest(context: BrowserContext, server: Server, session: str) -> None:
-    """Sign the browser in as a guest of a session, as another tab does."""
+    """Sign the browser in as a guest of a session, as another tab does.
+
+    The cookies change in one step: a page that sent a request without any would ask the person to sign in.
+    """
     _, answer = server.post("/api/links", {"session": session, "roles": ["guest"]})
-    address, body = redemption(server.url + answer["path"])
-    context.clear_cookies()
-    headers = {"origin": server.url, "content-type": FORM}
-    assert context.request.post(address, data=body, headers=headers).ok
+    address, body = redemption(answer["path"])
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HANG_S)
+    connection.request("POST", address, body, {"content-type": FORM})
+    response = connection.getresponse()
+    connection.close()
+    assert response.status == 303
+    [cookie] = SimpleCookie(response.headers["set-cookie"]).values()
+    context.add_cookies(
+        [
+            {
+                "name": cookie.key,
+                "value": cookie.value,
+                "url": server.url,
+                "httpOnly": True,
+                "sameSite": "Strict",
+            }
+        ]
+    )
 
 
 def messages(server: Server, session: str) -> list[str]:
