@@ -9,7 +9,9 @@ WEB := $(shell find web/console web/talk -name dist -prune -o -type f -print) $(
 BUILD := pyproject.toml $(wildcard requirements/*.lock) hatch_build.py $(WEB)
 
 # What measures src/turnlog. The other tests run without coverage, which makes Python three times slower.
-COVERING := tests/unit --ignore=tests/unit/examples tests/contract tests/statements
+# The contracts with real servers run without it: they repeat what the other contracts cover.
+CONTRACTS := tests/contract/test_ag_ui_runtimes.py
+COVERING := tests/unit --ignore=tests/unit/examples tests/contract $(CONTRACTS:%=--ignore=%) tests/statements
 
 # Some machines forbid to write bytecode. Each process would then compile what it imports: half of its start.
 export PYTHONDONTWRITEBYTECODE :=
@@ -53,9 +55,11 @@ covered: .venv/dev.stamp
 	$(BIN)/python -m coverage report --fail-under=100 --include="$(PURE)"
 
 # With servers, browsers and other processes, whose tests wait more than they work; and what reads the documents.
+# First what takes longest: it installs packages of npm, or starts a program for each block of a document.
+LONGEST := tests/foreign_clients tests/test_docs_code.py
 processes: .venv/dev.stamp
-	$(BIN)/python -m pytest -n 3 $(FILES) tests/e2e tests/foreign_clients tests/security tests/faults tests/cluster tests/deploy tests/property tests/fuzz tests/scale \
-		tests/unit/examples $(wildcard tests/test_*.py)
+	$(BIN)/python -m pytest -n 4 $(FILES) $(LONGEST) tests/e2e tests/security tests/faults tests/cluster tests/deploy \
+		tests/property tests/fuzz tests/scale tests/unit/examples $(CONTRACTS) $(filter-out $(LONGEST),$(wildcard tests/test_*.py))
 
 check: .venv/dev.stamp
 	$(BIN)/ruff check

@@ -97,6 +97,8 @@ class Follower:
         self._reader = Reader(self.nodes[0], session_id)
         self._changed = threading.Condition()
         self._is_stopped = False
+        self._events: list[Any] = []
+        self._decoded_messages = 0
         self.ends: list[tuple[str, str]] = []  # the node of each stream that ended, and the last id of it
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -126,8 +128,11 @@ class Follower:
 
     @property
     def events(self) -> list[Any]:
-        messages = list(self._reader.messages)
-        return [json.loads(message.data) for message in messages if message.event == "message"]
+        # each message is decoded once, although a waiting test looks at all events for each new one
+        new = self._reader.messages[self._decoded_messages :]
+        self._decoded_messages += len(new)
+        self._events += [json.loads(message.data) for message in new if message.event == "message"]
+        return list(self._events)
 
     @property
     def resets(self) -> int:

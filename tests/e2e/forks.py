@@ -1,10 +1,11 @@
-"""`turnlog` as a process of its own that begins as the fork of one which has imported everything.
+"""`turnlog`, or a module, as a process of its own: the fork of a process that has imported everything.
 
 Starting one costs a tenth of what a new interpreter costs, and the tests start hundreds. It is a process like
 any other from then on: it has its own memory and sockets, and dies of the signals it is sent.
 """
 
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,9 @@ CONTEXT.set_forkserver_preload(
         "turnlog.cli",
         "turnlog.server.uvicorn_server",
         "turnlog.log.postgres.store",
+        "turnlog_examples.weights.executor",
         "tests.e2e.apps",
+        "tests.e2e.served_worker",
         "tests.cluster.apps",
     ]
 )
@@ -37,12 +40,13 @@ class Fork:
         folder: Path,
         env: Mapping[str, str],
         prepare: Callable[[], None] = do_nothing,
+        module: str = "turnlog",
     ) -> None:
-        """`prepare` is called in the fork, before the command."""
+        """`prepare` is called in the fork, before the command: `turnlog`, or `python -m MODULE`."""
         read, write = CONTEXT.Pipe(duplex=False)
         with read, write, Connection(os.dup(2), readable=False) as errors:
-            begun = (write, errors, list(arguments), str(folder), dict(env), prepare)
-            self._process = CONTEXT.Process(target=turnlog, args=begun)
+            begun = (write, errors, module, list(arguments), str(folder), dict(env), prepare)
+            self._process = CONTEXT.Process(target=run_command, args=begun)
             self._process.start()
             self.stdout = os.fdopen(os.dup(read.fileno()))
         self.pid = self._process.pid or 0
@@ -69,9 +73,10 @@ class Fork:
         self._process.kill()
 
 
-def turnlog(
+def run_command(
     output: Connection,
     errors: Connection,
+    module: str,
     arguments: list[str],
     folder: str,
     env: dict[str, str],
@@ -86,6 +91,10 @@ def turnlog(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(env)
-    sys.argv = ["turnlog", *arguments]
+    sys.argv = [module, *arguments]
     prepare()
-    main()
+    if module == "turnlog":
+        main()
+    else:
+        sys.modules.pop(module, None)  # it runs as the main module, and was imported by another name
+        runpy.run_module(module, run_name="__main__", alter_sys=True)

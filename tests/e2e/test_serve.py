@@ -1,9 +1,8 @@
 """Agents that run in other processes: real servers, real workers, and both are killed while turns run."""
 
 import asyncio
+import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 import turnlog
+from tests.e2e.forks import Fork
 from tests.e2e.harness import ROOT, Server, running
 from tests.e2e.served_worker import CommandRunner
 from tests.e2e.test_record import check_balance, connected, read_turn, token_options
@@ -59,11 +59,10 @@ class Effects:
 class Worker:
     """A worker process."""
 
-    process: subprocess.Popen[str]
+    process: Fork
 
     async def wait_for(self, effect: str) -> None:
         """Read what the worker prints until it has done something."""
-        assert self.process.stdout is not None
         async with asyncio.timeout(HANG_S):
             while line := await asyncio.to_thread(self.process.stdout.readline):
                 if line.strip() == effect:
@@ -75,13 +74,14 @@ class Worker:
 def working(server: Server, folder: Path, *options: str) -> Iterator[Worker]:
     """A worker process; killed at the end if it still runs."""
     effects = Effects(folder).path
-    command = [sys.executable, "-m", "tests.e2e.served_worker", server.url, BOT, str(effects), *options]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield Worker(process)
-        finally:
-            if process.poll() is None:
-                process.kill()
+    arguments = [server.url, BOT, str(effects), *options]
+    process = Fork(arguments, ROOT, os.environ, module="tests.e2e.served_worker")
+    try:
+        yield Worker(process)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 @asynccontextmanager

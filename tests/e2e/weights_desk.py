@@ -5,14 +5,13 @@ import contextlib
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.examples import bodies, over, read
+from tests.e2e.forks import Fork
 from tests.e2e.harness import ROOT, Reader, Server, running
 from tests.support.limits import HANG_S
 
@@ -21,19 +20,17 @@ ENTRY = {"measured_at": "2026-01-08", "weight_lbs": 187.6}
 
 
 @contextlib.contextmanager
-def executing(
-    server: Server, folder: Path, *options: str, url: str = ""
-) -> Iterator[subprocess.Popen[bytes]]:
+def executing(server: Server, folder: Path, *options: str, url: str = "") -> Iterator[Fork]:
     """The executor in its own process; killed at the end if it still runs."""
-    command = [sys.executable, "-m", "turnlog_examples.weights.executor", "--url", url or server.url]
+    arguments = ["--url", url or server.url, "--db", str(folder / "weights.db"), *options]
     env = os.environ | {"TURNLOG_TOKEN": server.token}
-    table = ["--db", str(folder / "weights.db"), *options]
-    process = subprocess.Popen([*command, *table], cwd=ROOT, env=env, stderr=subprocess.DEVNULL)
+    process = Fork(arguments, ROOT, env, module="turnlog_examples.weights.executor")
     try:
         yield process
     finally:
         process.kill()
         process.wait()
+        process.stdout.close()
 
 
 @contextlib.contextmanager

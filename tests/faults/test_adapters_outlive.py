@@ -5,6 +5,7 @@ kills after every write.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -26,6 +27,13 @@ CAN_NEST: tuple[Framework, ...] = (
     "openai_agents",
 )  # questions of sub-agents survive the process
 MAX_WRITES = 200  # far above what one turn needs: a loop that never ends would hide a fault
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Servers]:
+    """Start the process that forks all servers: importing the frameworks takes longer than a turn."""
+    with start_servers(MODULE) as servers:
+        yield servers
 
 
 def fold(events: list[Envelope]) -> Tree:
@@ -86,41 +94,38 @@ def continue_turn(servers: Servers, order: AdapterOrder) -> str:
 
 
 def kill_everywhere(
-    folder: Path, step: int, framework: Framework, *, is_nested: bool = False
+    servers: Servers, folder: Path, step: int, framework: Framework, *, is_nested: bool = False
 ) -> Counter[str]:
     """Kill a server after every `step`-th write of a new log. Return how often the turns ended how."""
     outcomes: Counter[str] = Counter()
-    with start_servers(MODULE) as servers:
-        for dies_after in count(1, step):
-            assert dies_after < MAX_WRITES
-            place = folder / f"{framework}-{is_nested}-{dies_after}"
-            place.mkdir()
-            order = AdapterOrder(
-                str(place),
-                ("Go", "Again"),
-                dies_after=dies_after,
-                framework=framework,
-                is_nested=is_nested,
-            )
-            outcome = kill_and_continue(servers, order)
-            if outcome is None:
-                return outcomes
-            outcomes[outcome] += 1
+    for dies_after in count(1, step):
+        assert dies_after < MAX_WRITES
+        place = folder / f"{framework}-{is_nested}-{dies_after}"
+        place.mkdir()
+        order = AdapterOrder(
+            str(place), ("Go", "Again"), dies_after=dies_after, framework=framework, is_nested=is_nested
+        )
+        outcome = kill_and_continue(servers, order)
+        if outcome is None:
+            return outcomes
+        outcomes[outcome] += 1
     raise AssertionError
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_turn_waits_or_is_closed_after_a_kill(memory_path: Path, framework: Framework) -> None:
-    outcomes = kill_everywhere(memory_path, EVERY_FIFTH, framework)
+def test_turn_waits_or_is_closed_after_a_kill(
+    servers: Servers, memory_path: Path, framework: Framework
+) -> None:
+    outcomes = kill_everywhere(servers, memory_path, EVERY_FIFTH, framework)
     assert set(outcomes) <= {"waited", "error", "end_turn"}
     assert sum(outcomes.values()) >= 3
 
 
 @pytest.mark.parametrize("framework", CAN_NEST)
 def test_turn_whose_sub_agent_asks_waits_or_is_closed_after_a_kill(
-    memory_path: Path, framework: Framework
+    servers: Servers, memory_path: Path, framework: Framework
 ) -> None:
-    outcomes = kill_everywhere(memory_path, EVERY_FIFTH, framework, is_nested=True)
+    outcomes = kill_everywhere(servers, memory_path, EVERY_FIFTH, framework, is_nested=True)
     assert set(outcomes) <= {"waited", "error", "end_turn"}
     assert sum(outcomes.values()) >= 3
 
@@ -133,11 +138,10 @@ def test_turn_whose_sub_agent_asks_waits_or_is_closed_after_a_kill(
     ],
 )
 def test_turn_whose_server_ends_while_it_waits_goes_on(
-    memory_path: Path, framework: Framework, is_nested: bool
+    servers: Servers, memory_path: Path, framework: Framework, is_nested: bool
 ) -> None:
     order = AdapterOrder(
         str(memory_path), ("Go", "Again"), framework=framework, is_nested=is_nested, answers=False
     )
-    with start_servers(MODULE) as servers:
-        assert servers.run(order) == WAITS
-        assert continue_turn(servers, order) == "waited"
+    assert servers.run(order) == WAITS
+    assert continue_turn(servers, order) == "waited"

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.adapter_server import FRAMEWORKS, Framework
-from tests.faults.test_adapters_outlive import CAN_NEST, kill_everywhere
+from tests.faults.test_adapters_outlive import CAN_NEST, MODULE, kill_everywhere
+from tests.faults.test_turns_outlive import start_servers
 from tests.soak.figures import Measure
 
 
@@ -13,12 +14,15 @@ from tests.soak.figures import Measure
 def test_every_turn_waits_or_is_closed_after_a_kill(
     memory_path: Path, framework: Framework, measure: Measure
 ) -> None:
-    measure(f"every write, {framework}", **kill_everywhere(memory_path, 1, framework))
+    with start_servers(MODULE) as servers:
+        outcomes = kill_everywhere(servers, memory_path, 1, framework)
+    measure(f"every write, {framework}", **outcomes)
 
 
 @pytest.mark.parametrize("framework", CAN_NEST)
 def test_every_turn_whose_sub_agent_asks_waits_or_is_closed_after_a_kill(
     memory_path: Path, framework: Framework, measure: Measure
 ) -> None:
-    outcomes = kill_everywhere(memory_path, 1, framework, is_nested=True)
+    with start_servers(MODULE) as servers:
+        outcomes = kill_everywhere(servers, memory_path, 1, framework, is_nested=True)
     measure(f"every write, {framework}, sub-agent", **outcomes)
