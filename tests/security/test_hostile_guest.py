@@ -98,22 +98,12 @@ def work(server: Server, sessions: dict[str, str]) -> set[int]:
 
 
 async def attacked(server: Server, sessions: dict[str, str]) -> tuple[Counts, set[int]]:
-    """One round of every attack of a guest of ada's, and what the members were answered meanwhile.
-
-    On a slow machine allowances fill up between two attacks: the guest floods until it is refused.
-    """
+    """One round of every attack of a guest of ada's, and what the members were answered meanwhile."""
     guest = await asyncio.to_thread(invited, server, sessions["ada"])
     counts, statuses = await asyncio.gather(
         hostile_guest.attack(guest, hold_s=0), asyncio.to_thread(work, server, sessions)
     )
-    async with asyncio.timeout(HANG_S):
-        while count_refusals(counts) <= BATCH:
-            counts["flood"] += await hostile_guest.flood(guest, 0)
     return counts, statuses
-
-
-def count_refusals(counts: Counts) -> int:
-    return sum(found["429"] for found in counts.values())
 
 
 def test_guest_that_does_its_worst_is_refused_and_members_are_served(tmp_path: Path) -> None:
@@ -129,7 +119,7 @@ def test_guest_that_does_its_worst_is_refused_and_members_are_served(tmp_path: P
         assert counts["streams"]["200"] <= Limits().guest_streams
         assert counts["streams"]["429"] > 0  # some get no answer: the server closes silent connections
         assert sum(counts["streams"].values()) == BATCH
-        assert count_refusals(counts) > BATCH
+        assert sum(found["429"] for found in counts.values()) > BATCH
         assert not [status for found in counts.values() for status in found if status.startswith("5")]
         assert resident_bytes(server) - before < GROWTH_BYTES
         while open_files(server)["socket"] > files:  # what it held is given back

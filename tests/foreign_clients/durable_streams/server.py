@@ -8,12 +8,11 @@ import sys
 
 from starlette.requests import HTTPConnection
 
-from tests.support.limits import HANG_S
 from turnlog import App
 from turnlog.agents import Agent
 from turnlog.agents.models.scripted import Scripted
 from turnlog.app import LOCAL
-from turnlog.server import create_app, uvicorn_server
+from turnlog.server import create_app
 from turnlog.server.auth.credentials import Identity
 from turnlog.server.limits.policy import Limits
 from turnlog.server.protocols.durable_streams import DurableStreams
@@ -46,9 +45,6 @@ def main(log_url: str, long_poll_s: str) -> None:
         protocols=[DurableStreams(float(long_poll_s))],
         origins=["https://example.com"],  # that of the suite's preflight request
     )
-    # The suite computes for seconds between two requests on a busy machine. Its client does not repeat a PUT
-    # on a connection that the server closes as idle at that moment.
-    uvicorn_server.KEEP_ALIVE_S = uvicorn_server.SHORT_KEEP_ALIVE_S = round(HANG_S)
     listener = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}\n"
 
