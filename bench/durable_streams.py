@@ -7,9 +7,14 @@
 
 The clients are the same bytes over plain sockets for both. Both servers run all the time and are measured in
 turns. The ratio is taken inside a round, so that a load of the machine meets both, and the median counts.
+
+The other server appends one message at a time to a stream: write, fdatasync, then the commit of its index. So
+its rate is that of the disk, and ours is that of the CPU: the ratio depends on both. The time of an fdatasync
+in the same folder, and our CPU time of an append, are printed with each round.
 """
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
@@ -38,6 +43,7 @@ MESSAGES = 10
 MESSAGE = b'{"type":"token","text":"' + b"x" * 180 + b'"}'
 APPENDS_GOAL = 10.0
 CPU_GOAL = 0.5
+SYNCS = 20  # of a round, to know the disk
 
 
 @contextmanager
@@ -196,11 +202,24 @@ async def measure_deliveries(port: int, pid: int, path: str) -> float:
     return spent_us / (READERS * MESSAGES)
 
 
+def measure_sync_us(folder: Path) -> float:
+    """Return the time of an fdatasync after a small write, the median of some."""
+    times = []
+    with (folder / "sync").open("ab", buffering=0) as file:
+        for _ in range(SYNCS):
+            file.write(MESSAGE)
+            begun = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - begun)
+    return median(times) * 1e6
+
+
 class Bench(NamedTuple):
-    """Both servers, each as (process id, port)."""
+    """Both servers, each as (process id, port), and the folder with their data."""
 
     own: tuple[int, int]
     reference: tuple[int, int]
+    folder: Path
 
     async def measure_append_ratios(self) -> list[tuple[float, float]]:
         """Return the appends per second of both, round by round. They take turns, the first one too."""
@@ -209,7 +228,11 @@ class Bench(NamedTuple):
             path = f"/v1/stream/appends-{number}"
             servers = [self.own, self.reference]
             order = servers if number % 2 == 0 else servers[::-1]
+            sync_us = measure_sync_us(self.folder)
+            before_us = cpu_us(self.own[0])
             measured = {server: await measure_appends(server[1], path) for server in order}
+            own_us = (cpu_us(self.own[0]) - before_us) / (measured[self.own] * APPEND_S)
+            print(f"round {number + 1}: fdatasync {sync_us:,.0f} us, our CPU of an append {own_us:,.0f} us")
             rates.append((measured[self.own], measured[self.reference]))
         return rates
 
@@ -238,7 +261,7 @@ def run_bench(place: Path, folder: Path) -> tuple[list[tuple[float, float]], lis
         started(reference, place) as other,
         client,
     ):
-        return client.run(measure(Bench(own, other)))
+        return client.run(measure(Bench(own, other, folder)))
 
 
 def print_rounds(name: str, rounds: list[tuple[float, float]]) -> float:

@@ -326,6 +326,7 @@ def test_merged_edges_of_spans_are_those_of_one_after_the_other(
         (text_array, "text", ["", "ä\u2028", "a\0b\1c\0010", "x" * 5000]),
         (text_array, "text", [None, "\0", ""]),
         (bytea_array, "bytea", [b"", b"\0\xff", None]),
+        (bytea_array, "bytea", [None, None]),
         (boolean_array, "boolean", [True, False]),
         *[(encode, name, []) for encode, name in [(bigint_array, "bigint"), (text_array, "text")]],
     ],

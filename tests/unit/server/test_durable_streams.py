@@ -29,6 +29,7 @@ from turnlog.server.limits.policy import Limits
 from turnlog.server.protocols.durable_streams import DurableStreams
 from turnlog.server.protocols.durable_streams.directory import StreamConflict, StreamDirectory, StreamKey
 from turnlog.server.protocols.durable_streams.open_stream import (
+    MIN_BATCH_EVENTS,
     SNAPSHOT_EVENTS,
     SNAPSHOT_NAME,
     SNAPSHOT_VERSION,
@@ -612,3 +613,27 @@ def test_a_long_stream_is_opened_from_a_snapshot() -> None:
     assert after.producers["p"].seq == SNAPSHOT_EVENTS + 499
     _, _, without = asyncio.run(reopen_after(10))
     assert without == -1
+
+
+async def count_commits(request_count: int, round_count: int) -> list[int]:
+    """Return how many appends of the log store so many requests at the same time, round by round."""
+    log = Log(MemoryStore())
+    key = StreamKey(Principal("ada"), "busy")
+    stream, _ = await StreamDirectory(log).create(key, parse_create(JSON), None, lambda: None)
+    commits = []
+    for number in range(round_count):
+        before = (await log.info(stream.session_id)).revision
+        bodies = [request_of(f"p{sender}", number)[0] for sender in range(request_count)]
+        await asyncio.gather(*(stream.run_request(partial(plan_stream_append, body)) for body in bodies))
+        commits.append((await log.info(stream.session_id)).revision - before)
+    assert stream.state.tail > 0
+    await log.close()
+    return commits
+
+
+def test_the_requests_of_many_writers_are_stored_in_two_halves() -> None:
+    assert asyncio.run(count_commits(4 * MIN_BATCH_EVENTS, 3)) == [2, 2, 2]
+
+
+def test_the_requests_of_few_writers_are_stored_at_once() -> None:
+    assert asyncio.run(count_commits(MIN_BATCH_EVENTS, 3)) == [1, 1, 1]

@@ -110,6 +110,9 @@ def join_values(array: type[A], values: Sequence[bytes | None]) -> A:
     """Return the array of some encoded values."""
     count = len(values)
     has_nulls = None in values
+    if has_nulls and values.count(None) == count:
+        return array(array_header(array, count, True) + NULL_LENGTH * count)
+
     parts = [b""] * (2 * count + 1)
     parts[0] = array_header(array, count, has_nulls)
     if has_nulls:

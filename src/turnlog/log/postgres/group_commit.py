@@ -138,11 +138,15 @@ class SessionPlan:
         plan = plan_append(self.record, known, job)
         self.outcomes[index] = JobResult(plan.result, (plan.record,), [new.row for new in plan.rows])
         self._take_rows(plan.record, plan.rows, plan.edges)
+        self._row_by_id.update((new.id, new.row) for new in plan.rows)
         if plan.rows and job.wants_work and job.fence is None and self.wanted_ms is None:
             self.wanted_ms = job.ts_ms
 
     def add_together(self, jobs: Mapping[int, AppendRequest]) -> bool:
-        """Plan appends of new events as one. Return False if they have to be planned one by one."""
+        """Plan all jobs of the session as one append of new events.
+
+        Return False if they have to be planned one by one.
+        """
         plan = plan_together(self.record, list(jobs.values()))
         if plan is None:
             return False
@@ -153,11 +157,9 @@ class SessionPlan:
     def _take_rows(self, record: SessionRecord, rows: Sequence[NewRow], edges: Sequence[SpanEdge]) -> None:
         self.record = record
         self.edges += edges
-        for new in rows:
-            self.event_rows.append(event_row(self.before.number, new))
-            self._row_by_id[new.id] = new.row
-            if new.id > self.newest and is_timed_id(new.id):
-                self.newest = new.id
+        number = self.before.number
+        self.event_rows += [event_row(number, new) for new in rows]
+        self.newest = newest_timed_id(self.newest, [new.id for new in rows])
 
     def after(self) -> StoredRecord:
         return StoredRecord(self.before.number, self.record, self.newest, self.listed_ms)
@@ -292,11 +294,9 @@ class GroupCommit:
             plan = plans.get(job.session_id)
             if plan is not None:
                 newest = plan.before.newest
-                keys += [
-                    (plan.before.number, event_id)
-                    for event_id in job_event_ids(job)
-                    if event_id <= newest or not is_timed_id(event_id)
-                ]
+                for event_id in job_event_ids(job):
+                    if event_id <= newest or not is_timed_id(event_id):
+                        keys.append((plan.before.number, event_id))
         if not keys:
             return rows
 
@@ -311,6 +311,14 @@ class GroupCommit:
             except SessionDamaged:
                 self.needs_locks.add(record.session_id)
         return rows
+
+
+def newest_timed_id(newest: str, event_ids: Sequence[str]) -> str:
+    """Return the highest timed id of some, or the newest one before them."""
+    highest = max(event_ids, default="")
+    if highest <= newest or is_timed_id(highest):  # most groups have timed ids only: one look at the form
+        return max(highest, newest)
+    return max([newest, *filter(is_timed_id, event_ids)])
 
 
 def job_event_ids(job: GroupJob) -> Sequence[str]:

@@ -1,8 +1,9 @@
 """One stream of this process: its state, and the only place that writes its events.
 
 Requests that arrive while an append is under way are planned together, on one copy of the state, and appended
-as one batch. The batch is refused if the log has moved since the state was read, for example because another
-server has written. Then the state is read again and the batch is planned again.
+as one batch. With many writers a batch is half of their requests, so that the server answers one half while
+the disk stores the other. The batch is refused if the log has moved since the state was read, for example
+because another server has written. Then the state is read again and the batch is planned again.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from turnlog.log import Log, SessionRecord
 from turnlog.vocabularies import FULL_CATALOG
 from turnlog.wire.durable_streams.state import StreamDecision, StreamState, plan_touch
 
+MIN_BATCH_EVENTS = 8  # fewer are not halved: a commit costs more than it would overlap
 MAX_BATCH_EVENTS = 256
 MAX_BATCH_BYTES = 4 << 20
 MAX_ATTEMPTS = 16  # batches in a row that other servers have overtaken
@@ -58,6 +60,7 @@ class OpenStream:
         self._is_stale = True
         self._id_prefix = new_id("evt_")  # of the events of requests that have no id of their own
         self._request_count = 0
+        self._last_batch_size = 0
         self._snapshot_seq = -1
         self._snapshot_bytes = 0  # appended since the snapshot
 
@@ -150,14 +153,21 @@ class OpenStream:
             self._writer = None
 
     def _take_batch(self) -> list[PendingRequest]:
-        """Return the oldest requests: one at least, and no more than a batch may have."""
+        """Return the oldest requests: one at least, and no more than a batch may have.
+
+        Many writers are served in two halves. Requests of the batch before count as under way: their writers
+        get their responses now, and send again.
+        """
+        half = (len(self._pending) + self._last_batch_size + 1) // 2
+        max_events = min(max(half, MIN_BATCH_EVENTS), MAX_BATCH_EVENTS)
         batch = [self._pending.popleft()]
         left_bytes = MAX_BATCH_BYTES - batch[0].size_bytes
-        while self._pending and len(batch) < MAX_BATCH_EVENTS:
+        while self._pending and len(batch) < max_events:
             left_bytes -= self._pending[0].size_bytes
             if left_bytes < 0:
                 break
             batch.append(self._pending.popleft())
+        self._last_batch_size = len(batch)
         return batch
 
     async def _write_batch(self, batch: list[PendingRequest]) -> list[StreamDecision]:
