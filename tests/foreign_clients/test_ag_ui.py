@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -162,6 +163,7 @@ def test_a_tool_of_the_page(client: Client, version: int) -> None:
     assert calls(report) == [("set_color", '{"color":"red"}')]
     assert len(report["outcome"].get("pendingToolCallIds", ())) == version
     report = clean(client.do("answer", content="it is red now", tools=[COLOR_TOOL]))
+    assert [item["role"] for item in report["messages"]] == ["user", "assistant", "tool", "assistant"]
     assert texts(report) == ["Got it is red now."]
     assert report["outcome"] == {"type": "success"}
 
@@ -299,6 +301,47 @@ def test_attaching_to_half_a_text_does_not_double_it(client: Client, gate: Path)
     client.report()
     gate.touch()
     assert texts(clean(client.report())) == ["One two three four."]
+
+
+def test_attaching_a_page_that_has_the_messages_changes_none_of_them(client: Client) -> None:
+    say(client, "call set_color red", tools=[COLOR_TOOL])
+    clean(client.do("answer", content="it is red now", tools=[COLOR_TOOL]))
+    say(client, "parallel")
+    live = say(client, "call helper add")["messages"]
+    attached = clean(client.do("attach"))["messages"]
+    assert [without_fields_of_clients(item) for item in attached] == [
+        without_fields_of_clients(item) for item in live
+    ]
+
+
+def without_fields_of_clients(message: Any) -> Any:
+    return {key: value for key, value in message.items() if key != "metadata"}
+
+
+def test_attaching_in_mid_run_keeps_the_order_of_the_messages(client: Client, gate: Path) -> None:
+    say(client, "hello")
+    client.do("say", text="wait", until="TEXT_MESSAGE_CONTENT", count=2)
+    client.start("attach", until="TEXT_MESSAGE_START", then="tell")
+    client.report()
+    gate.touch()
+    report = clean(client.report())
+    assert [item["content"] for item in report["messages"]] == [
+        "hello",
+        "You said hello.",
+        "wait",
+        "One two three four.",
+    ]
+
+
+@pytest.mark.parametrize("thread", ["team/1", "what? 100%", "ü\u2028\U0001f642"])
+def test_any_text_is_a_thread_id(client: Client, server: Server, thread: str, version: int) -> None:
+    thread = f"{thread} {version}"
+    begin(client, server, thread)
+    say(client, "call delete_file a.txt")
+    begin(client, server, thread)
+    assert len(clean(client.do("attach"))["interrupts"]) == 1
+    status, _ = server.post(f"/ag-ui/desk/{quote(thread, safe='')}/stop", {})
+    assert status == 202
 
 
 def test_attaching_after_the_end_and_to_a_question(client: Client, server: Server, request: Any) -> None:

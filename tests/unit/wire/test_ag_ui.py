@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.support.written_logs import log, scope, vector_log
@@ -109,7 +108,7 @@ def test_the_state_is_sent_whole_and_then_as_patches() -> None:
 
 
 def test_the_messages_that_a_client_has_stay_in_a_retraction() -> None:
-    earlier = msgspec.Raw(b'{"id":"m1","role":"user","content":"Hi","x":1}')
+    earlier = {"id": "m1", "role": "user", "content": "Hi", "x": 1}
     run = AgUiRun("t", "r", own_message="evt_9", messages=ThreadMessages([earlier]))
     dialect = in_response(run)
     dialect.begin()

@@ -70,16 +70,20 @@ class AiSdkProtocol:
                 {200: None},
                 media_type=SSE_MEDIA_TYPE,
             ),
-            get_route(chat + "/{chat}", routes.list_messages, "All messages of a chat (AI SDK)."),
             get_route(
-                chat + "/{chat}/stream",
+                chat + "/{chat:path}/stream",
                 routes.resume,
                 "The message that is being written (AI SDK).",
                 responses={200: None, 204: None},
                 media_type=SSE_MEDIA_TYPE,
             ),
+            get_route(chat + "/{chat:path}", routes.list_messages, "All messages of a chat (AI SDK)."),
             post_route(
-                chat + "/{chat}/stop", routes.stop, "Stop what runs in a chat.", None, {202: StopResponse}
+                chat + "/{chat:path}/stop",
+                routes.stop,
+                "Stop what runs in a chat.",
+                None,
+                {202: StopResponse},
             ),
         ]
 
@@ -100,9 +104,14 @@ class AiSdkRoutes:
         sessions = self._access.sessions
         meter = self._access.start_read_meter(request)
         catalog = membership.app.catalog
-        dialect = AiSdk(self._read_options(request, membership.app), no_history)
+        options = self._read_options(request, membership.app)
+        # A message of client 6 can have approvals that were decided: its stream has no part for them.
+        if options.ai_sdk == "6":
+            options = msgspec.structs.replace(options, ai_sdk="7")
+        dialect = AiSdk(options, no_history)
         view = open_row_view(membership)
         chat = ChatMessages()
+        prompt_ids: dict[str, str | None] = {}  # the client's id of the message that opened a turn
         record = await sessions.log.info(membership.session_id)
         after = record.first - 1
         while page := await sessions.log.read(membership.session_id, after, replay_from=-1):
@@ -116,9 +125,13 @@ class AiSdkRoutes:
                     continue
                 envelope, payload = projected
                 if isinstance(payload, AgentStart) and payload.via == "prompt" and payload.prompt:
-                    chat.add_user_message(envelope.id, payload.prompt, payload.content)
+                    message_id = chat.choose_id(prompt_ids.pop(envelope.trace_id or "", None), envelope.id)
+                    chat.add_user_message(message_id, payload.prompt, payload.content)
                 elif isinstance(payload, UiMessage) and envelope.agent_id:
-                    chat.add_user_message(envelope.id, payload.text, payload.content)
+                    message_id = chat.choose_id(payload.client_message_id, envelope.id)
+                    chat.add_user_message(message_id, payload.text, payload.content)
+                elif isinstance(payload, UiMessage):
+                    prompt_ids[envelope.trace_id or ""] = payload.client_message_id
                 for message in dialect.convert(envelope, payload):
                     chat.apply(msgspec.json.decode(message))
             after = page.last
@@ -151,7 +164,9 @@ class AiSdkRoutes:
             return await self._replay(request, membership, known[message_id].trace or "")
         events = list(chat_input.answers)
         if prompt is not None:
-            message = await make_message_event(sessions.log, membership, message_id, prompt, body.tools)
+            message = await make_message_event(
+                sessions.log, membership, message_id, prompt, body.tools, chat_input.prompt_id
+            )
             events.append(message)
         if not events:
             raise BadInput("expected a user message at the end, or an answer that a call waits for")

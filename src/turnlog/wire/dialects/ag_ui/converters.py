@@ -69,7 +69,10 @@ def _convert_user_message(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope,
     # A message that opens a turn is the prompt of the agent that starts for it.
     is_own = out.run is not None and envelope.id == out.run.own_message
     if envelope.agent_id and not is_own:
-        out.write_user_text(envelope.id, label_files(payload.text, payload.content))
+        message_id = out.choose_id(payload.client_message_id, envelope.id)
+        out.write_user_text(message_id, label_files(payload.text, payload.content))
+    elif payload.client_message_id is not None and envelope.trace_id is not None:
+        out.prompt_ids[envelope.trace_id] = payload.client_message_id
 
 
 def _convert_person_event(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: Payload) -> None:
@@ -87,8 +90,9 @@ def _convert_agent_start(out: AgUiWriter, _: AgUiAgent, envelope: Envelope, payl
         out.outcome.end = None
         out.outcome.error = None
         has_own_prompt = out.run is not None and out.run.own_message is not None
+        prompt_id = out.prompt_ids.pop(envelope.trace_id or "", None)
         if payload.via == "prompt" and payload.prompt and not has_own_prompt:
-            out.write_user_text(envelope.id, payload.prompt)
+            out.write_user_text(out.choose_id(prompt_id, envelope.id), payload.prompt)
         agent.step_name = out.find_step_name(payload.name)
         out.write(StepStarted(step_name=agent.step_name, timestamp=out.timestamp))
         return
@@ -250,12 +254,14 @@ def _convert_tool_progress(out: AgUiWriter, agent: AgUiAgent, _: Envelope, paylo
 
 def _convert_tool_result(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: ToolResult) -> None:
     out.questions.pop(payload.call_id, None)
+    if out.run is not None and payload.call_id in out.run.own_results:
+        return
     metadata = None
     if payload.error is not None:
         metadata = {METADATA_KEY: {"error": payload.error.code}}
     out.write(
         ToolCallResult(
-            message_id=envelope.id,
+            message_id=out.choose_id(payload.client_message_id, envelope.id),
             tool_call_id=payload.call_id,
             content=build_result_parts(payload, out.version),
             subagent_run_id=agent.subagent_run_id,

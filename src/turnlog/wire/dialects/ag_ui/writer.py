@@ -45,14 +45,16 @@ class StateFold(Protocol):
 class AgUiRun:
     """The run of one response. `own_message` is the id of the message that the client itself has sent.
 
-    The client has the prompt of that turn, too. With `sends_messages` the response begins with all messages
-    of the thread. `state` is that before the first event of the response.
+    The client has the prompt of that turn, too, and the results of the calls `own_results`. With
+    `sends_messages` the response begins with all messages of the thread. `state` is that before the first
+    event of the response.
     """
 
     thread_id: str
     run_id: str
     parent_run_id: str | None = None
     own_message: str | None = None
+    own_results: frozenset[str] = frozenset()
     messages: ThreadMessages = field(default_factory=ThreadMessages)
     sends_messages: bool = False
     state: StateFold | None = None
@@ -71,6 +73,7 @@ class AgUiWriter:
         self.has_begun = False
         self.agents: dict[str, AgUiAgent] = {}
         self.questions: dict[str, AwaitedCall] = {}
+        self.prompt_ids: dict[str, str] = {}  # the client's id of the message that waits, by turn
         self.outcome = RunOutcome()
         self.views = OpenViews()
         self.ts = ""
@@ -106,6 +109,10 @@ class AgUiWriter:
         self.write(TextMessageStart(message_id=message_id, role="user", timestamp=self.timestamp))
         self.write(TextMessageContent(message_id=message_id, delta=text))
         self.write(TextMessageEnd(message_id=message_id))
+
+    def choose_id(self, client_message_id: str | None, event_id: str) -> str:
+        """Return the id of a message that a client sent. Readers of a whole session get ids of events."""
+        return event_id if self.run is None else self.run.messages.choose_id(client_message_id, event_id)
 
     def find_step_name(self, name: str) -> str:
         """Return the name of an agent's step: agents of one name may answer in several channels at once."""

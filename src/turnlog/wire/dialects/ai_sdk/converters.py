@@ -10,6 +10,7 @@ from turnlog.events import (
     AgentHandoff,
     AgentStart,
     AgentUsage,
+    ApprovalDecision,
     ApprovalRequest,
     AssistantBlock,
     AssistantFiles,
@@ -46,6 +47,7 @@ from turnlog.wire.dialects.surfaces import surface_operations
 
 APPROVALS_SINCE = 6
 RESET_STEP_SINCE = 7
+APPROVAL_RESPONSES_SINCE = 7
 
 
 # people
@@ -244,10 +246,25 @@ def _convert_approval_request(
     if payload.call_id not in out.tools:
         return
     if out.version >= APPROVALS_SINCE:
-        out.write("tool-approval-request", approvalId=payload.call_id, toolCallId=payload.call_id)
+        out.approvals.add(payload.call_id)
+        call = {"approvalId": payload.call_id, "toolCallId": payload.call_id}
+        out.write("tool-approval-request", **call, reason=payload.reason)
         return
     request = {"toolCallId": payload.call_id, "tool": payload.tool, "reason": payload.reason}
     out.write_data("approval", request, id=payload.call_id)
+
+
+def _convert_approval_decision(
+    out: AiSdkWriter, _: AiSdkAgent, __: Envelope, payload: ApprovalDecision
+) -> None:
+    # A client refuses the response to a request that its message does not have.
+    if out.version < APPROVAL_RESPONSES_SINCE or payload.call_id not in out.approvals:
+        return
+    out.approvals.remove(payload.call_id)
+    is_approved = payload.decision == "approve"
+    out.write(
+        "tool-approval-response", approvalId=payload.call_id, approved=is_approved, reason=payload.notes
+    )
 
 
 CONVERTERS: dict[type, Callable[[AiSdkWriter, AiSdkAgent, Envelope, Any], None]] = {
@@ -271,4 +288,5 @@ CONVERTERS: dict[type, Callable[[AiSdkWriter, AiSdkAgent, Envelope, Any], None]]
     ToolResult: _convert_tool_result,
     ToolAwait: _convert_tool_await,
     ApprovalRequest: _convert_approval_request,
+    ApprovalDecision: _convert_approval_decision,
 }

@@ -20,6 +20,11 @@ class ChatMessages:
         self._parts: list[Part] = []
         self._by_id: dict[str, Part] = {}  # the parts of the last message by their id in the stream
 
+    def choose_id(self, client_message_id: str | None, event_id: str) -> str:
+        """Return the id of a person's message: the client's own. An edited message has that of the first."""
+        is_used = any(message["id"] == client_message_id for message in self.messages)
+        return event_id if client_message_id is None or is_used else client_message_id
+
     def add_user_message(self, message_id: str, text: str, content: tuple[PromptPart, ...] = ()) -> None:
         """Add a message of a person. Its files are parts, if they have a type: the SDK requires one."""
         files = [item for item in content if not isinstance(item, PromptText) and item.media_type]
@@ -87,7 +92,16 @@ class ChatMessages:
         self._call(part).update(state="output-error", input=part["input"], errorText=part["errorText"])
 
     def _approval(self, part: Part) -> None:
-        self._call(part).update(state="approval-requested", approval={"id": part["approvalId"]})
+        approval = {"id": part["approvalId"]}
+        if "reason" in part:
+            approval["requestReason"] = part["reason"]
+        self._call(part).update(state="approval-requested", approval=approval)
+
+    def _approval_response(self, part: Part) -> None:
+        # The id of an approval is that of its call.
+        call = self._by_id[part["approvalId"]]
+        decision = {name: part[name] for name in ("approved", "reason") if name in part}
+        call.update(state="approval-responded", approval={**call["approval"], **decision})
 
     def _output(self, part: Part) -> None:
         self._call(part).update(state="output-available", output=part["output"])
@@ -97,7 +111,8 @@ class ChatMessages:
 
     def _denied(self, part: Part) -> None:
         call = self._call(part)
-        call.update(state="output-denied", approval={"id": part["toolCallId"], "approved": False})
+        approval = {"id": part["toolCallId"], **call.get("approval", {}), "approved": False}
+        call.update(state="output-denied", approval=approval)
 
     def _step(self, _: Part) -> None:
         self._parts.append({"type": "step-start"})
@@ -138,6 +153,7 @@ REDUCERS: dict[str, Callable[[ChatMessages, Part], None]] = {
     "tool-input-available": ChatMessages._call_input,
     "tool-input-error": ChatMessages._call_input_error,
     "tool-approval-request": ChatMessages._approval,
+    "tool-approval-response": ChatMessages._approval_response,
     "tool-output-available": ChatMessages._output,
     "tool-output-error": ChatMessages._output_error,
     "tool-output-denied": ChatMessages._denied,
