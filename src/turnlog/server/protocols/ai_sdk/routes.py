@@ -14,7 +14,7 @@ from starlette.responses import Response
 from turnlog.app import App, Membership
 from turnlog.app.visible_rows import open_row_view
 from turnlog.errors import BadInput, NotFound
-from turnlog.events import AgentStart, UiMessage, decode_envelope
+from turnlog.events import decode_envelope
 from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.ids import now_ms
 from turnlog.log import Row, envelope_json
@@ -111,7 +111,6 @@ class AiSdkRoutes:
         dialect = AiSdk(options, no_history)
         view = open_row_view(membership)
         chat = ChatMessages()
-        prompt_ids: dict[str, str | None] = {}  # the client's id of the message that opened a turn
         record = await sessions.log.info(membership.session_id)
         after = record.first - 1
         while page := await sessions.log.read(membership.session_id, after, replay_from=-1):
@@ -124,14 +123,7 @@ class AiSdkRoutes:
                 if projected is None:
                     continue
                 envelope, payload = projected
-                if isinstance(payload, AgentStart) and payload.via == "prompt" and payload.prompt:
-                    message_id = chat.choose_id(prompt_ids.pop(envelope.trace_id or "", None), envelope.id)
-                    chat.add_user_message(message_id, payload.prompt, payload.content)
-                elif isinstance(payload, UiMessage) and envelope.agent_id:
-                    message_id = chat.choose_id(payload.client_message_id, envelope.id)
-                    chat.add_user_message(message_id, payload.text, payload.content)
-                elif isinstance(payload, UiMessage):
-                    prompt_ids[envelope.trace_id or ""] = payload.client_message_id
+                chat.apply_person(envelope, payload)
                 for message in dialect.convert(envelope, payload):
                     chat.apply(msgspec.json.decode(message))
             after = page.last

@@ -7,6 +7,7 @@ parts; a retraction also removes the parts that a client before version 7 can on
 from collections.abc import Callable
 from typing import Any
 
+from turnlog.events import AgentStart, Envelope, Payload, UiMessage, UnknownPayload
 from turnlog.events.content import PromptPart, PromptText
 
 Part = dict[str, Any]
@@ -19,9 +20,21 @@ class ChatMessages:
         self.messages: list[dict[str, Any]] = []
         self._parts: list[Part] = []
         self._by_id: dict[str, Part] = {}  # the parts of the last message by their id in the stream
+        self._prompt_ids: dict[str, str | None] = {}  # the client's ids of messages that wait, by turn
 
-    def choose_id(self, client_message_id: str | None, event_id: str) -> str:
-        """Return the id of a person's message: the client's own. An edited message has that of the first."""
+    def apply_person(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
+        """Add the message of a person that an event has: one that opens a turn comes with its agent."""
+        if isinstance(payload, AgentStart) and payload.via == "prompt" and payload.prompt:
+            prompt_id = self._prompt_ids.pop(envelope.trace_id or "", None)
+            self.add_user_message(self._choose_id(prompt_id, envelope.id), payload.prompt, payload.content)
+        elif isinstance(payload, UiMessage) and envelope.agent_id:
+            message_id = self._choose_id(payload.client_message_id, envelope.id)
+            self.add_user_message(message_id, payload.text, payload.content)
+        elif isinstance(payload, UiMessage):
+            self._prompt_ids[envelope.trace_id or ""] = payload.client_message_id
+
+    def _choose_id(self, client_message_id: str | None, event_id: str) -> str:
+        """Return the client's id. An edited message comes with that of the first: it gets the event's."""
         is_used = any(message["id"] == client_message_id for message in self.messages)
         return event_id if client_message_id is None or is_used else client_message_id
 
