@@ -369,6 +369,16 @@ def test_a_file_of_the_person(chat: Chat) -> None:
     assert "expected one of application/pdf, text/plain" in report["errors"][0]
 
 
+def test_a_page_that_is_loaded_again_asks_again_with_its_file(chat: Chat) -> None:
+    url = "data:text/plain;base64," + b64encode(b"notes").decode()
+    chat.say("hello", files=[{"type": "file", "mediaType": "text/plain", "url": url, "filename": "a.txt"}])
+    [_, stored] = chat.do("reload")["messages"][0]["parts"]
+    assert stored["url"].startswith("api/blobs/")
+    assert texts(chat.do("regenerate")) == ["You said hello."]
+    [again] = [message["parts"] for message in messages_of(chat) if message["role"] == "user"][1:]
+    assert again[1] == stored
+
+
 def test_nothing_to_resume_and_nothing_new(server: Server) -> None:
     assert server.get("/ai-sdk/desk/chat/none/stream")[0] == 204
     assert server.get("/ai-sdk/desk/chat/none")[1] == []
