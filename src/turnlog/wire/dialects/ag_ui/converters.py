@@ -59,6 +59,8 @@ from turnlog.wire.dialects.streamed_blocks import (
     convert_block_end,
     convert_block_start,
     finish_block,
+    finish_text,
+    list_part_ids,
 )
 from turnlog.wire.dialects.surfaces import surface_operations
 
@@ -87,8 +89,7 @@ def _convert_agent_start(out: AgUiWriter, _: AgUiAgent, envelope: Envelope, payl
     agent = AgUiAgent(payload.name)
     out.agents[agent_id] = agent
     if payload.parent_id is None:
-        out.outcome.end = None
-        out.outcome.error = None
+        out.outcome.begin_turn()
         has_own_prompt = out.run is not None and out.run.own_message is not None
         prompt_id = out.prompt_ids.pop(envelope.trace_id or "", None)
         if payload.via == "prompt" and payload.prompt and not has_own_prompt:
@@ -119,8 +120,7 @@ def _convert_agent_end(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, pa
         out.end_block(agent, block)
     if agent.subagent_run_id is None:
         out.write(StepFinished(step_name=agent.step_name, timestamp=out.timestamp))
-        if payload.stop_reason != "handoff":
-            out.outcome.end = payload
+        out.outcome.end_turn(payload)
     elif payload.stop_reason in FAILED_STOPS:
         message = f"The agent {agent.name} ended: {payload.stop_reason}."
         out.write(SubagentFailed(subagent_run_id=agent_id, message=message, code=payload.stop_reason))
@@ -156,7 +156,7 @@ def _convert_retract(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payl
         block = agent.blocks.pop(block_id, None)
         if block is not None:
             out.end_block(agent, block)
-    message_ids = [agent.call_ids.get(block_id, block_id) for block_id in payload.block_ids]
+    message_ids = list_part_ids(agent, payload.block_ids)
     if out.run is None:
         out.write_custom(agent, envelope.type, {"messageIds": message_ids, "reason": payload.reason})
         return
@@ -172,10 +172,9 @@ def _convert_retract(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payl
 def _convert_assistant_message(
     out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: AssistantMessage
 ) -> None:
-    if payload.block_id not in agent.blocks and not payload.text:
+    message_id = finish_text(out, agent, envelope, "text", payload)
+    if message_id is None:
         return
-    whole = StreamedBlock("text", payload.block_id or envelope.id)
-    message_id = finish_block(out, agent, payload.block_id, whole, payload.text)
     for citation in payload.citations:
         out.write_custom(agent, "citation", {"messageId": message_id, **msgspec.to_builtins(citation)})
 
@@ -183,11 +182,8 @@ def _convert_assistant_message(
 def _convert_assistant_thinking(
     out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: AssistantThinking
 ) -> None:
-    if payload.block_id not in agent.blocks and not payload.text:
-        return
-    whole = StreamedBlock("thinking", payload.block_id or envelope.id)
-    message_id = finish_block(out, agent, payload.block_id, whole, payload.text)
-    if payload.signature:
+    message_id = finish_text(out, agent, envelope, "thinking", payload)
+    if message_id is not None and payload.signature:
         out.write(
             ReasoningEncryptedValue(
                 entity_id=message_id,

@@ -41,7 +41,8 @@ from turnlog.wire.dialects.streamed_blocks import (
     convert_block_delta,
     convert_block_end,
     convert_block_start,
-    finish_block,
+    finish_text,
+    list_part_ids,
 )
 from turnlog.wire.dialects.surfaces import surface_operations
 
@@ -78,8 +79,7 @@ def _convert_agent_start(out: AiSdkWriter, _: AiSdkAgent, envelope: Envelope, pa
     agent = AiSdkAgent(payload.name)
     out.agents[agent_id] = agent
     if payload.parent_id is None:
-        out.outcome.end = None
-        out.outcome.error = None
+        out.outcome.begin_turn()
         if payload.via == "prompt":
             out.begin_message(message_id_of(envelope.trace_id or envelope.id))
         out.start_step()
@@ -108,8 +108,7 @@ def _convert_agent_end(out: AiSdkWriter, agent: AiSdkAgent, envelope: Envelope, 
         out.write_card(agent, payload.stop_reason if has_failed else "done")
         return
     out.finish_step()
-    if payload.stop_reason != "handoff":
-        out.outcome.end = payload
+    out.outcome.end_turn(payload)
 
 
 def _convert_handoff(out: AiSdkWriter, agent: AiSdkAgent, envelope: Envelope, payload: AgentHandoff) -> None:
@@ -130,7 +129,7 @@ def _convert_error(out: AiSdkWriter, _: AiSdkAgent, __: Envelope, payload: Sessi
 
 
 def _convert_retract(out: AiSdkWriter, agent: AiSdkAgent, envelope: Envelope, payload: BlockRetract) -> None:
-    part_ids = [agent.call_ids.get(block_id, block_id) for block_id in payload.block_ids]
+    part_ids = list_part_ids(agent, payload.block_ids)
     # A reset removes all parts of the step, and none of earlier steps.
     is_whole_step = out.in_step and out.step_parts == set(part_ids)
     can_reset = is_whole_step and out.version >= RESET_STEP_SINCE
@@ -157,11 +156,8 @@ def _convert_retract(out: AiSdkWriter, agent: AiSdkAgent, envelope: Envelope, pa
 def _convert_assistant_message(
     out: AiSdkWriter, agent: AiSdkAgent, envelope: Envelope, payload: AssistantMessage
 ) -> None:
-    if payload.block_id not in agent.blocks and not payload.text:
-        return
-    whole = AiSdkBlock("text", payload.block_id or envelope.id)
-    finish_block(out, agent, payload.block_id, whole, payload.text)
-    if agent.card is None:
+    part_id = finish_text(out, agent, envelope, "text", payload)
+    if part_id is not None and agent.card is None:
         for number, citation in enumerate(payload.citations):
             out.out.append(citation_part(citation, f"{envelope.id}-{number}"))
 
@@ -169,10 +165,7 @@ def _convert_assistant_message(
 def _convert_assistant_thinking(
     out: AiSdkWriter, agent: AiSdkAgent, envelope: Envelope, payload: AssistantThinking
 ) -> None:
-    if payload.block_id not in agent.blocks and not payload.text:
-        return
-    whole = AiSdkBlock("thinking", payload.block_id or envelope.id)
-    finish_block(out, agent, payload.block_id, whole, payload.text)
+    finish_text(out, agent, envelope, "thinking", payload)
 
 
 def _convert_assistant_block(
