@@ -59,6 +59,14 @@ def test_context_is_for_the_model_and_not_for_people(client: ProtocolClient) -> 
     assert message["content"][0]["text"] == "What the page shows:\nThe colour: red"
 
 
+def test_context_beside_a_file_is_not_for_people_either(client: ProtocolClient) -> None:
+    context = [{"description": "The colour", "value": "red"}]
+    content = [{"type": "text", "text": "hello"}, IMAGE, {"type": "text", "text": "[image]"}]
+    client.run(runId="r1", messages=[user(content)], context=context)
+    [message, _] = client.get("/ai-sdk/desk/chat/t").json()
+    assert [part.get("text") for part in message["parts"]] == ["hello\n[image]", None]
+
+
 def test_parts_of_a_message(client: ProtocolClient) -> None:
     source = {"type": "url", "value": "https://example.org/a.pdf"}
     url = {"type": "document", "source": source, "metadata": {"filename": "plan.pdf"}}

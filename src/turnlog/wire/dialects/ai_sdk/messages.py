@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from turnlog.events import AgentStart, Envelope, Payload, UiMessage, UnknownPayload
-from turnlog.events.content import PromptPart, PromptText
+from turnlog.events.content import PromptPart, PromptText, strip_labels
 
 Part = dict[str, Any]
 
@@ -41,9 +41,8 @@ class ChatMessages:
     def add_user_message(self, message_id: str, text: str, content: tuple[PromptPart, ...] = ()) -> None:
         """Add a message of a person. Its files are parts, if they have a type: the SDK requires one."""
         files = [item for item in content if not isinstance(item, PromptText) and item.media_type]
-        texts = [item.text for item in content if isinstance(item, PromptText)]
-        # The text of a message with files may have a label for each: the parts say it better.
-        shown_text = "\n".join(texts) if files else text
+        # Not the texts of `content`: a client of AG-UI also puts what only the model gets there.
+        shown_text = strip_labels(text, files)
         parts: list[Part] = [{"type": "text", "text": shown_text}] if shown_text else []
         for item in files:
             file_part = {"type": "file", "mediaType": item.media_type, "url": item.src}
