@@ -4,6 +4,7 @@ Version 1.0.0, and 0.0.59, which CopilotKit and assistant-ui have.
 """
 
 import os
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.e2e.harness import Server, running
-from tests.foreign_clients.apps import GATE_VARIABLE
+from tests.foreign_clients.apps import GATE_VARIABLE, PIXEL
 from tests.foreign_clients.node import Client, running_client
 
 APP = "tests.foreign_clients.apps:app"
@@ -72,7 +73,7 @@ def clean(report: Any) -> Any:
     return report
 
 
-def say(client: Client, text: str, **more: Any) -> Any:
+def say(client: Client, text: str | list[Any], **more: Any) -> Any:
     return clean(client.do("say", text=text, **more))
 
 
@@ -331,6 +332,21 @@ def test_attaching_in_mid_run_keeps_the_order_of_the_messages(client: Client, ga
         "wait",
         "One two three four.",
     ]
+
+
+def test_an_attached_page_keeps_the_file_of_a_message(client: Client, version: int) -> None:
+    data = {"type": "data", "value": b64encode(PIXEL).decode(), "mimeType": "image/png"}
+    say(client, [{"type": "text", "text": "hello"}, {"type": "image", "source": data}])
+    content = clean(client.do("attach"))["messages"][0]["content"]
+    if version == 0:
+        assert content == "hello\n[image]"
+        return
+    text, image = content
+    assert text == {"type": "text", "text": "hello"}
+    assert image["source"]["value"].startswith("api/blobs/")
+    assert texts(say(client, content)) == ["You said hello."] * 2
+    repeated = clean(client.do("attach"))["messages"][2]["content"]
+    assert repeated == content
 
 
 @pytest.mark.parametrize("thread", ["team/1", "what? 100%", "ü\u2028\U0001f642"])

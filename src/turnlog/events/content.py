@@ -49,6 +49,10 @@ def label_files(text: str, parts: tuple[PromptPart, ...]) -> str:
     return "\n".join([text, *[label for label in labels if label not in text]])
 
 
+def has_files(parts: Iterable[PromptPart]) -> bool:
+    return any(not isinstance(part, PromptText) for part in parts)
+
+
 def strip_labels(text: str, files: Iterable[PromptImage | PromptDocument]) -> str:
     """Return the text of a message without the labels of files, for readers that get these apart."""
     lines = text.split("\n")

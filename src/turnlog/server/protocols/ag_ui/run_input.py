@@ -31,6 +31,7 @@ from turnlog.server.protocols.client_input import (
     answer_input,
     read_message_id,
 )
+from turnlog.server.protocols.stored_files import StoredFiles
 from turnlog.state.tree import OpenCall
 
 MAX_RESUME_ENTRIES = 100
@@ -86,6 +87,19 @@ class RunInput(NamedTuple):
     prompt: CheckedPrompt | None
     prompt_id: str | None
     stops: bool
+
+
+async def insert_stored_files(body: RunAgentBody, files: StoredFiles) -> None:
+    """Replace addresses of stored files in a message at the end by their content."""
+    index = find_prompt(body.messages)
+    content = None if index is None else body.messages[index].get("content")
+    for part in content if isinstance(content, list) else ():
+        source = part.get("source") if isinstance(part, dict) else None
+        if not isinstance(source, dict) or source.get("type") != "url":
+            continue
+        file = await files.load(source.get("value"))
+        if file is not None:
+            part["source"] = {"type": "data", "value": file.data, "mimeType": file.media_type}
 
 
 def read_run_input(body: RunAgentBody, waiting: dict[str, OpenCall]) -> RunInput:

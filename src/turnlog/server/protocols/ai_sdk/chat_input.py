@@ -24,6 +24,7 @@ from turnlog.server.protocols.client_input import (
     answer_input,
     read_message_id,
 )
+from turnlog.server.protocols.stored_files import StoredFiles
 from turnlog.state.tree import OpenCall
 
 MAX_ANSWERS = 100
@@ -63,6 +64,18 @@ class ChatInput(NamedTuple):
     prompt: CheckedPrompt | None
     prompt_id: str | None
     key: str
+
+
+async def insert_stored_files(body: ChatRequestBody, files: StoredFiles) -> None:
+    """Replace addresses of stored files in a message at the end by their content."""
+    last = body.messages[-1] if body.messages else None
+    if last is None or last.role != "user":
+        return
+    for part in last.parts:
+        file = await files.load(part.get("url")) if part.get("type") == "file" else None
+        if file is not None:
+            part["mediaType"] = file.media_type
+            part["url"] = f"data:{file.media_type};base64,{file.data}"
 
 
 def read_chat_input(body: ChatRequestBody, waiting: dict[str, OpenCall]) -> ChatInput:

@@ -7,13 +7,10 @@ caller's own name for a session. The header `Turnlog-AI-SDK` is the client's ver
 application's option counts.
 """
 
-from base64 import b64encode
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnlog.agents.blob_urls import blob_name
 from turnlog.app import App, Membership
 from turnlog.app.visible_rows import open_row_view
 from turnlog.errors import BadInput, NotFound
@@ -24,10 +21,15 @@ from turnlog.log import Row, envelope_json
 from turnlog.server.auth.authentication import get_identity
 from turnlog.server.openapi import Operation, get_route, post_route
 from turnlog.server.prompt_content import MAX_PROMPT_BODY_BYTES
-from turnlog.server.protocols.ai_sdk.chat_input import ChatRequestBody, read_chat_input
+from turnlog.server.protocols.ai_sdk.chat_input import (
+    ChatRequestBody,
+    insert_stored_files,
+    read_chat_input,
+)
 from turnlog.server.protocols.base import ProtocolServer
 from turnlog.server.protocols.client_input import MAX_ID_CHARS
 from turnlog.server.protocols.run_stream import RunStream
+from turnlog.server.protocols.stored_files import StoredFiles
 from turnlog.server.protocols.threads import (
     find_served_app,
     find_thread,
@@ -36,7 +38,7 @@ from turnlog.server.protocols.threads import (
     make_run_event_id,
     open_thread,
 )
-from turnlog.server.request_body import OversizedBody, read_json_body
+from turnlog.server.request_body import read_json_body
 from turnlog.server.responses import json_response
 from turnlog.server.routes.messages import StopResponse
 from turnlog.server.scope_keys import SESSION_KEY, TURN_KEY
@@ -150,7 +152,7 @@ class AiSdkRoutes:
         body = await read_json_body(request, ChatRequestBody, MAX_PROMPT_BODY_BYTES)
         membership = await open_thread(self._access, request, app, body.id)
         membership.require_member()
-        await self._inline_stored_files(request, membership, body)
+        await insert_stored_files(body, StoredFiles(self._access, request, membership))
 
         chat_input = read_chat_input(body, await list_waiting_calls(sessions, membership))
         message_id = make_run_event_id(membership, AiSdkProtocol.name, chat_input.key)
@@ -180,28 +182,6 @@ class AiSdkRoutes:
         if bounds is not None:
             await stream.read_before(bounds[0], record.last + 1, meter.charge_and_wait)
         return self._make_response(request, membership, stream, record.last + 1, last_seq, turn)
-
-    async def _inline_stored_files(
-        self, request: Request, membership: Membership, body: ChatRequestBody
-    ) -> None:
-        """Put the content of blobs into the last message: a page that was loaded again has only addresses.
-
-        Raise `OversizedBody` if the message is then larger than one that a client may send.
-        """
-        size_bytes = 0
-        last = body.messages[-1] if body.messages else None
-        for part in last.parts if last is not None and last.role == "user" else ():
-            url = part.get("url")
-            name = blob_name(url) if part.get("type") == "file" and isinstance(url, str) else None
-            if name is None or not name.startswith(f"{membership.session_id}/"):
-                continue
-            if await self._access.may_read_blob(request, membership, name):
-                blob = await self._access.sessions.log.get_blob(name)
-                size_bytes += len(blob.data)
-                if size_bytes > MAX_PROMPT_BODY_BYTES:
-                    raise OversizedBody(f"expected files of at most {MAX_PROMPT_BODY_BYTES} bytes together")
-                part["mediaType"] = blob.media_type
-                part["url"] = f"data:{blob.media_type};base64,{b64encode(blob.data).decode()}"
 
     async def _find_running_turn(self, membership: Membership) -> str | None:
         """Return the newest turn that works, waits for its start or has just ended; None if there is none."""

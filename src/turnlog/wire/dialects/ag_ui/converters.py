@@ -34,7 +34,6 @@ from turnlog.events import (
     View,
 )
 from turnlog.events.a2ui import A2UI_KIND
-from turnlog.events.content import label_files
 from turnlog.wire.dialects._common import call_args, to_json_text
 from turnlog.wire.dialects.ag_ui.blocks import AgUiAgent
 from turnlog.wire.dialects.ag_ui.content import build_result_parts
@@ -72,7 +71,7 @@ def _convert_user_message(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope,
     is_own = out.run is not None and envelope.id == out.run.own_message
     if envelope.agent_id and not is_own:
         message_id = out.choose_id(payload.client_message_id, envelope.id)
-        out.write_user_text(message_id, label_files(payload.text, payload.content))
+        out.write_user_message(message_id, payload.text, payload.content)
     elif payload.client_message_id is not None and envelope.trace_id is not None:
         out.prompt_ids[envelope.trace_id] = payload.client_message_id
 
@@ -93,7 +92,8 @@ def _convert_agent_start(out: AgUiWriter, _: AgUiAgent, envelope: Envelope, payl
         has_own_prompt = out.run is not None and out.run.own_message is not None
         prompt_id = out.prompt_ids.pop(envelope.trace_id or "", None)
         if payload.via == "prompt" and payload.prompt and not has_own_prompt:
-            out.write_user_text(out.choose_id(prompt_id, envelope.id), payload.prompt)
+            message_id = out.choose_id(prompt_id, envelope.id)
+            out.write_user_message(message_id, payload.prompt, payload.content)
         agent.step_name = out.find_step_name(payload.name)
         out.write(StepStarted(step_name=agent.step_name, timestamp=out.timestamp))
         return

@@ -55,6 +55,7 @@ class ThreadMessages:
         self._earlier = earlier
         self._messages: dict[str, ThreadMessage] = {}
         self._results: dict[str, list[str]] = {}  # the ids of result messages, by call
+        self._contents: dict[str, list[dict[str, Any]]] = {}  # of messages that are more than a text
 
     def choose_id(self, client_message_id: str | None, event_id: str) -> str:
         """Return the id of a message that a client sent: the client's own.
@@ -67,6 +68,10 @@ class ThreadMessages:
         if any(message.get("id") == client_message_id for message in self._earlier):
             return event_id
         return client_message_id
+
+    def set_content(self, message_id: str, parts: list[dict[str, Any]]) -> None:
+        """Set the parts of a message that has files: its events have a text alone."""
+        self._contents[message_id] = parts
 
     def apply(self, event: AgUiEvent) -> None:
         reduce = REDUCERS.get(type(event))
@@ -104,7 +109,8 @@ class ThreadMessages:
                     continue
                 if message.fields["id"] in without:
                     continue
-                message = message.to_json()
+                parts = self._contents.get(message.fields["id"])
+                message = message.to_json() if parts is None else {**message.fields, "content": parts}
             data = msgspec.json.encode(message)
             size_bytes += len(data)
             if size_bytes > MAX_SNAPSHOT_BYTES:

@@ -9,6 +9,7 @@ from turnlog.events import (
     Payload,
     UnknownPayload,
 )
+from turnlog.events.content import PromptPart, has_files, label_files
 from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.state.view_actions import OpenViews
 from turnlog.wire.dialects.ag_ui.blocks import (
@@ -17,6 +18,7 @@ from turnlog.wire.dialects.ag_ui.blocks import (
     end_events,
     start_events,
 )
+from turnlog.wire.dialects.ag_ui.content import build_message_parts
 from turnlog.wire.dialects.ag_ui.events import (
     ActivitySnapshot,
     AgUiEvent,
@@ -105,7 +107,13 @@ class AgUiWriter:
     def end_block(self, agent: AgUiAgent, block: StreamedBlock) -> None:
         self.out += end_events(agent, block)
 
-    def write_user_text(self, message_id: str, text: str) -> None:
+    def write_user_message(self, message_id: str, text: str, content: tuple[PromptPart, ...]) -> None:
+        """Write a message of a person. Clients of 1.0 get its files with MESSAGES_SNAPSHOT."""
+        self._write_user_text(message_id, label_files(text, content))
+        if self.run is not None and self.version != "0" and has_files(content):
+            self.run.messages.set_content(message_id, build_message_parts(text, content))
+
+    def _write_user_text(self, message_id: str, text: str) -> None:
         self.write(TextMessageStart(message_id=message_id, role="user", timestamp=self.timestamp))
         self.write(TextMessageContent(message_id=message_id, delta=text))
         self.write(TextMessageEnd(message_id=message_id))
