@@ -49,8 +49,8 @@ def label_files(text: str, parts: tuple[PromptPart, ...]) -> str:
     return "\n".join([text, *[label for label in labels if label not in text]])
 
 
-def has_files(parts: Iterable[PromptPart]) -> bool:
-    return any(not isinstance(part, PromptText) for part in parts)
+def list_files(parts: Iterable[PromptPart]) -> list[PromptImage | PromptDocument]:
+    return [part for part in parts if not isinstance(part, PromptText)]
 
 
 def strip_labels(text: str, files: Iterable[PromptImage | PromptDocument]) -> str:

@@ -18,7 +18,7 @@ from turnlog.server.auth.authentication import get_identity
 from turnlog.server.openapi import Operation, get_route, post_route
 from turnlog.server.prompt_content import MAX_PROMPT_BODY_BYTES
 from turnlog.server.protocols.ag_ui.capabilities import describe_capabilities
-from turnlog.server.protocols.ag_ui.run_input import RunAgentBody, insert_stored_files, read_run_input
+from turnlog.server.protocols.ag_ui.run_input import RunAgentBody, insert_run_files, read_run_input
 from turnlog.server.protocols.base import ProtocolServer
 from turnlog.server.protocols.client_input import MAX_ID_CHARS
 from turnlog.server.protocols.run_stream import RunStream
@@ -133,7 +133,7 @@ class AgUiRoutes:
         membership.require_member()
 
         message_id = make_run_event_id(membership, AgUiProtocol.name, body.run_id)
-        await insert_stored_files(body, StoredFiles(self._access, request, membership))
+        await insert_run_files(body, StoredFiles(self._access, request, membership))
         run_input = read_run_input(body, await list_waiting_calls(sessions, membership))
         if await sessions.log.find_events(membership.session_id, [message_id]):
             # CopilotKit answers a question under the id of the run that asked it.

@@ -89,7 +89,7 @@ class RunInput(NamedTuple):
     stops: bool
 
 
-async def insert_stored_files(body: RunAgentBody, files: StoredFiles) -> None:
+async def insert_run_files(body: RunAgentBody, files: StoredFiles) -> None:
     """Replace addresses of stored files in a message at the end by their content."""
     index = find_prompt(body.messages)
     content = None if index is None else body.messages[index].get("content")

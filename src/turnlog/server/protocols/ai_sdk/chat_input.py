@@ -66,7 +66,7 @@ class ChatInput(NamedTuple):
     key: str
 
 
-async def insert_stored_files(body: ChatRequestBody, files: StoredFiles) -> None:
+async def insert_chat_files(body: ChatRequestBody, files: StoredFiles) -> None:
     """Replace addresses of stored files in a message at the end by their content."""
     last = body.messages[-1] if body.messages else None
     if last is None or last.role != "user":

@@ -23,7 +23,7 @@ from turnlog.server.openapi import Operation, get_route, post_route
 from turnlog.server.prompt_content import MAX_PROMPT_BODY_BYTES
 from turnlog.server.protocols.ai_sdk.chat_input import (
     ChatRequestBody,
-    insert_stored_files,
+    insert_chat_files,
     read_chat_input,
 )
 from turnlog.server.protocols.base import ProtocolServer
@@ -152,7 +152,7 @@ class AiSdkRoutes:
         body = await read_json_body(request, ChatRequestBody, MAX_PROMPT_BODY_BYTES)
         membership = await open_thread(self._access, request, app, body.id)
         membership.require_member()
-        await insert_stored_files(body, StoredFiles(self._access, request, membership))
+        await insert_chat_files(body, StoredFiles(self._access, request, membership))
 
         chat_input = read_chat_input(body, await list_waiting_calls(sessions, membership))
         message_id = make_run_event_id(membership, AiSdkProtocol.name, chat_input.key)

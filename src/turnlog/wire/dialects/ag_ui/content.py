@@ -6,7 +6,7 @@ Clients before 1.0 take a text only. It ends with the URLs of the images, one pe
 from typing import Any
 
 from turnlog.events import Image, ToolResult
-from turnlog.events.content import PromptDocument, PromptImage, PromptPart, PromptText, strip_labels
+from turnlog.events.content import PromptDocument, PromptImage, PromptPart, list_files, strip_labels
 from turnlog.state.content_parts import result_text
 
 DATA_PREFIX = "data:"
@@ -35,7 +35,7 @@ def tool_image_source(image: Image) -> dict[str, str]:
 
 def build_message_parts(text: str, content: tuple[PromptPart, ...]) -> list[dict[str, Any]]:
     """Return a message of a person with files as parts: its text as people see it, then the files."""
-    files = [item for item in content if not isinstance(item, PromptText)]
+    files = list_files(content)
     shown_text = strip_labels(text, files)
     parts: list[dict[str, Any]] = [{"type": "text", "text": shown_text}] if shown_text else []
     return parts + [build_file_part(item) for item in files]

@@ -9,7 +9,7 @@ from turnlog.events import (
     Payload,
     UnknownPayload,
 )
-from turnlog.events.content import PromptPart, has_files, label_files
+from turnlog.events.content import PromptPart, label_files, list_files
 from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.state.view_actions import OpenViews
 from turnlog.wire.dialects.ag_ui.blocks import (
@@ -110,7 +110,7 @@ class AgUiWriter:
     def write_user_message(self, message_id: str, text: str, content: tuple[PromptPart, ...]) -> None:
         """Write a message of a person. Clients of 1.0 get its files with MESSAGES_SNAPSHOT."""
         self._write_user_text(message_id, label_files(text, content))
-        if self.run is not None and self.version != "0" and has_files(content):
+        if self.run is not None and self.version != "0" and list_files(content):
             self.run.messages.set_content(message_id, build_message_parts(text, content))
 
     def _write_user_text(self, message_id: str, text: str) -> None:
