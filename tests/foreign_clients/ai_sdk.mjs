@@ -105,7 +105,7 @@ const STEPS = {
   /** A page that is loaded again: all messages from the server, and what is being written. */
   async reload(step) {
     const { url, headers, id } = settings;
-    const response = await fetch(`${url}/chat/${id}`, { headers });
+    const response = await fetch(`${url}/chat/${encodeURIComponent(id)}`, { headers });
     const messages = await response.json();
     open(messages);
     whenText(step.when, ACTS[step.then]);
@@ -137,7 +137,7 @@ const STEPS = {
   },
   async approve(step) {
     const part = state.messages.at(-1).parts.find((one) => one.state === "approval-requested");
-    await chat.addToolApprovalResponse({ id: part.approval.id, approved: step.approved });
+    await chat.addToolApprovalResponse({ id: part.approval.id, approved: step.approved, reason: step.reason });
     await chat.sendMessage();
   },
   async send(step) {

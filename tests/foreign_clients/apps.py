@@ -89,6 +89,9 @@ def answer(turn: ScriptTurn) -> Iterator[Any]:
     elif word == "parallel":
         yield ToolUse("add", {"a": 1, "b": 2})
         yield ToolUse("add", {"a": 3, "b": 4})
+    elif word == "both":
+        yield ToolUse("delete_file", {"name": "a.txt"})
+        yield ToolUse("delete_file", {"name": "b.txt"})
     elif word == "cite":
         yield "Grass is green."
         source = "https://example.org/grass"

@@ -4,14 +4,16 @@ Version 1.0.0, and 0.0.59, which CopilotKit and assistant-ui have.
 """
 
 import os
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from tests.e2e.harness import Server, running
-from tests.foreign_clients.apps import GATE_VARIABLE
+from tests.foreign_clients.apps import GATE_VARIABLE, PIXEL
 from tests.foreign_clients.node import Client, running_client
 
 APP = "tests.foreign_clients.apps:app"
@@ -71,7 +73,7 @@ def clean(report: Any) -> Any:
     return report
 
 
-def say(client: Client, text: str, **more: Any) -> Any:
+def say(client: Client, text: str | list[Any], **more: Any) -> Any:
     return clean(client.do("say", text=text, **more))
 
 
@@ -162,6 +164,7 @@ def test_a_tool_of_the_page(client: Client, version: int) -> None:
     assert calls(report) == [("set_color", '{"color":"red"}')]
     assert len(report["outcome"].get("pendingToolCallIds", ())) == version
     report = clean(client.do("answer", content="it is red now", tools=[COLOR_TOOL]))
+    assert [item["role"] for item in report["messages"]] == ["user", "assistant", "tool", "assistant"]
     assert texts(report) == ["Got it is red now."]
     assert report["outcome"] == {"type": "success"}
 
@@ -299,6 +302,62 @@ def test_attaching_to_half_a_text_does_not_double_it(client: Client, gate: Path)
     client.report()
     gate.touch()
     assert texts(clean(client.report())) == ["One two three four."]
+
+
+def test_attaching_a_page_that_has_the_messages_changes_none_of_them(client: Client) -> None:
+    say(client, "call set_color red", tools=[COLOR_TOOL])
+    clean(client.do("answer", content="it is red now", tools=[COLOR_TOOL]))
+    say(client, "parallel")
+    live = say(client, "call helper add")["messages"]
+    attached = clean(client.do("attach"))["messages"]
+    assert [without_fields_of_clients(item) for item in attached] == [
+        without_fields_of_clients(item) for item in live
+    ]
+
+
+def without_fields_of_clients(message: Any) -> Any:
+    return {key: value for key, value in message.items() if key != "metadata"}
+
+
+def test_attaching_in_mid_run_keeps_the_order_of_the_messages(client: Client, gate: Path) -> None:
+    say(client, "hello")
+    client.do("say", text="wait", until="TEXT_MESSAGE_CONTENT", count=2)
+    client.start("attach", until="TEXT_MESSAGE_START", then="tell")
+    client.report()
+    gate.touch()
+    report = clean(client.report())
+    assert [item["content"] for item in report["messages"]] == [
+        "hello",
+        "You said hello.",
+        "wait",
+        "One two three four.",
+    ]
+
+
+def test_an_attached_page_keeps_the_file_of_a_message(client: Client, version: int) -> None:
+    data = {"type": "data", "value": b64encode(PIXEL).decode(), "mimeType": "image/png"}
+    say(client, [{"type": "text", "text": "hello"}, {"type": "image", "source": data}])
+    content = clean(client.do("attach"))["messages"][0]["content"]
+    if version == 0:
+        assert content == "hello\n[image]"
+        return
+    text, image = content
+    assert text == {"type": "text", "text": "hello"}
+    assert image["source"]["value"].startswith("api/blobs/")
+    assert texts(say(client, content)) == ["You said hello."] * 2
+    repeated = clean(client.do("attach"))["messages"][2]["content"]
+    assert repeated == content
+
+
+@pytest.mark.parametrize("thread", ["team/1", "what? 100%", "ü\u2028\U0001f642"])
+def test_any_text_is_a_thread_id(client: Client, server: Server, thread: str, version: int) -> None:
+    thread = f"{thread} {version}"
+    begin(client, server, thread)
+    say(client, "call delete_file a.txt")
+    begin(client, server, thread)
+    assert len(clean(client.do("attach"))["interrupts"]) == 1
+    status, _ = server.post(f"/ag-ui/desk/{quote(thread, safe='')}/stop", {})
+    assert status == 202
 
 
 def test_attaching_after_the_end_and_to_a_question(client: Client, server: Server, request: Any) -> None:

@@ -182,6 +182,64 @@ def test_an_approval(chat: Chat, prefix: str, approved: bool) -> None:
     assert [message["role"] for message in report["messages"]] == ["user", "assistant"]
 
 
+def test_an_approval_that_another_page_decided_is_not_asked_again(chat: Chat) -> None:
+    """Of two calls that wait, one is decided. The page is loaded again, and decides the other one."""
+    chat.say("both")
+    first, second = call_ids(chat)
+    body = {"id": chat.id, "messages": [], "approvals": [{"id": first, "approved": False, "reason": "No."}]}
+    assert chat.server.post("/ai-sdk/desk/chat", body)[0] == 200
+    report = chat.do("reload")
+    states = [part["state"] for part in parts(report, "dynamic-tool")]
+    assert chat.version == 5 or states == ["output-denied", "approval-requested"]
+    if chat.version == 5:
+        report = chat.do("send", body={"approvals": [{"id": second, "approved": True}]})
+    else:
+        report = chat.do("approve", approved=True)
+    assert [state for _, state, _ in tools(report)] == [
+        "output-error" if chat.version == 5 else "output-denied",
+        "output-available",
+    ]
+    assert "b.txt is deleted" in texts(report)[-1]
+
+
+def call_ids(chat: Chat) -> list[str]:
+    return [part["toolCallId"] for part in last_parts(chat, "dynamic-tool")]
+
+
+def test_an_approval_with_its_reasons(chat: Chat) -> None:
+    report = chat.say("call delete_file a.txt")
+    if chat.version == 5:
+        assert parts(report, "data-approval")[0]["data"]["reason"] == "Delete a file."
+        return
+    approval = parts(report, "dynamic-tool")[0]["approval"]
+    assert approval.get("requestReason") == ("Delete a file." if chat.version == 7 else None)
+    report = chat.do("approve", approved=False, reason="Not on a Friday.")
+    [part] = parts(report, "dynamic-tool")
+    assert (part["state"], part["approval"]["approved"]) == ("output-denied", False)
+    assert part["approval"]["reason"] == "Not on a Friday."
+    assert last_parts(chat, "dynamic-tool")[0]["approval"]["reason"] == "Not on a Friday."
+
+
+def test_a_page_that_is_loaded_again_has_the_ids_of_its_messages(chat: Chat) -> None:
+    live = chat.say("hello")["messages"]
+    loaded = chat.do("reload")["messages"]
+    assert [message["id"] for message in loaded] == [message["id"] for message in live]
+    chat.do("regenerate")
+    ids = [message["id"] for message in messages_of(chat)]
+    assert len(set(ids)) == len(ids) == 4
+
+
+@pytest.mark.parametrize("name", ["team/1", "what? 100%", "ü\U0001f642"])
+def test_any_text_is_a_chat_id(chat: Chat, name: str) -> None:
+    chat = chat._replace(id=f"{name} {chat.version}")
+    chat.begin()
+    chat.say("hello")
+    path = f"/ai-sdk/desk/chat/{quote(chat.id, safe='')}"
+    assert len(chat.server.get(path)[1]) == 2
+    assert chat.server.get(path + "/stream")[0] == 200
+    assert chat.server.post(path + "/stop", {})[0] == 202
+
+
 def test_an_input(chat: Chat) -> None:
     [question] = parts(chat.say("call order coat"), "data-question")
     assert question["data"]["questions"] == {"question": "Which size?"}
@@ -309,6 +367,16 @@ def test_a_file_of_the_person(chat: Chat) -> None:
     assert texts(report) == ["You said hello."]
     report = chat.client.do("say", text="hello", files=[{**files[0], "mediaType": "video/mp4"}])
     assert "expected one of application/pdf, text/plain" in report["errors"][0]
+
+
+def test_a_page_that_is_loaded_again_asks_again_with_its_file(chat: Chat) -> None:
+    url = "data:text/plain;base64," + b64encode(b"notes").decode()
+    chat.say("hello", files=[{"type": "file", "mediaType": "text/plain", "url": url, "filename": "a.txt"}])
+    [_, stored] = chat.do("reload")["messages"][0]["parts"]
+    assert stored["url"].startswith("api/blobs/")
+    assert texts(chat.do("regenerate")) == ["You said hello."]
+    [again] = [message["parts"] for message in messages_of(chat) if message["role"] == "user"][1:]
+    assert again[1] == stored
 
 
 def test_nothing_to_resume_and_nothing_new(server: Server) -> None:

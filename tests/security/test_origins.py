@@ -111,7 +111,18 @@ def test_a_page_of_a_wrong_host_is_refused_whatever_its_origin() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("origin", ["*", "app.example.org", "https://app.example.org/x", "https://*.org", ""])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "*",
+        "app.example.org",
+        "https://app.example.org/x",
+        "https://*.org",
+        "",
+        "https://app.example.org:443",
+        "http://localhost:80",
+    ],
+)
 def test_what_is_no_origin_cannot_be_allowed(origin: str) -> None:
     with pytest.raises(CallerError, match="expected an origin"):
         AllowedOrigins([origin])

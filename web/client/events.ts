@@ -169,6 +169,8 @@ export interface UiMessage {
   conversation_id?: string;
   /** Tools of the page, for the agents that answer this turn; the page answers them. */
   tools?: ClientTool[];
+  /** The id of the message at its client: AG-UI and AI SDK readers get it back. */
+  client_message_id?: string;
   /** The W3C trace context of the request: the spans of the turn continue its trace. */
   traceparent?: string;
 }
@@ -536,6 +538,8 @@ export interface ToolResult {
   images?: ImageInfo[];
   /** Other fields of the provider's block; they are sent back unchanged. */
   extra?: { [key: string]: Json };
+  /** The id of the message in which a client of AG-UI sent the result. */
+  client_message_id?: string;
 }
 
 /** Why a call failed, without stack traces. */

@@ -4,6 +4,7 @@ Binary content is a blob of the session; a part has its address. An address on t
 model's provider, and never fetched by the server.
 """
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from msgspec import Meta
@@ -46,6 +47,20 @@ def label_files(text: str, parts: tuple[PromptPart, ...]) -> str:
     """Return the text of a message with a label for each file, for readers that get a text alone."""
     labels = [f"[{label_of(part)}]" for part in parts if not isinstance(part, PromptText)]
     return "\n".join([text, *[label for label in labels if label not in text]])
+
+
+def list_files(parts: Iterable[PromptPart]) -> list[PromptImage | PromptDocument]:
+    return [part for part in parts if not isinstance(part, PromptText)]
+
+
+def strip_labels(text: str, files: Iterable[PromptImage | PromptDocument]) -> str:
+    """Return the text of a message without the labels of files, for readers that get these apart."""
+    lines = text.split("\n")
+    for file in files:
+        label = f"[{label_of(file)}]"
+        if label in lines:
+            lines.remove(label)
+    return "\n".join(lines)
 
 
 def label_of(part: PromptImage | PromptDocument) -> str:

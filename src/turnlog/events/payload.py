@@ -47,6 +47,8 @@ InviteId = Annotated[str, Meta(pattern=r"^inv_[A-Za-z0-9_-]{1,48}$(?!\n)")]
 AgentId = Annotated[str, Meta(pattern=r"^agt_[A-Za-z0-9_-]{1,64}$(?!\n)")]
 # A conversation's name in `blocks`: the client's choice, or the first agent's id without `agt_`.
 ConversationId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$(?!\n)")]
+# The id that a client of another protocol gave its own message. It is unique for that client only.
+ClientMessageId = Annotated[str, Meta(min_length=1, max_length=256)]
 MAX_COUNT = 2**53 - 1  # the largest integer that every JSON reader holds exactly
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Amount = Annotated[float, Meta(ge=0)]

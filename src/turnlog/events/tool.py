@@ -9,6 +9,7 @@ from turnlog.events.content import Address, SizeBytes
 from turnlog.events.payload import (
     ANY_ORIGIN,
     SYSTEM_ORIGINS,
+    ClientMessageId,
     Name,
     OpaqueId,
     Origins,
@@ -119,6 +120,10 @@ class ToolResult(Payload, frozen=True, kw_only=True):
     kind: Annotated[Name | None, Meta(description="The provider's name of the result.")] = None
     images: tuple[Image, ...] = ()
     extra: Extra = None
+    client_message_id: Annotated[
+        ClientMessageId | None,
+        Meta(description="The id of the message in which a client of AG-UI sent the result."),
+    ] = None
 
     @classmethod
     def cancelled(cls, call: ToolCall, message: str) -> "ToolResult":

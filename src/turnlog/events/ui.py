@@ -9,6 +9,7 @@ from turnlog.events.json_schema import find_schema_error
 from turnlog.events.payload import (
     UI_ORIGINS,
     AgentId,
+    ClientMessageId,
     ConversationId,
     EventId,
     Name,
@@ -77,6 +78,10 @@ class UiMessage(Payload, frozen=True, kw_only=True):
         Annotated[tuple[ClientTool, ...], Meta(max_length=MAX_CLIENT_TOOLS)],
         Meta(description="Tools of the page, for the agents that answer this turn; the page answers them."),
     ] = ()
+    client_message_id: Annotated[
+        ClientMessageId | None,
+        Meta(description="The id of the message at its client: AG-UI and AI SDK readers get it back."),
+    ] = None
     traceparent: Annotated[
         Traceparent | None,
         Meta(description="The W3C trace context of the request: the spans of the turn continue its trace."),

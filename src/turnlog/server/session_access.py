@@ -48,6 +48,15 @@ class SessionAccess:
         request.scope[SESSION_KEY] = session_id
         return await self.sessions.get_membership(get_identity(request.scope).principal, session_id)
 
+    async def may_read_blob(self, request: Request, membership: Membership, name: str) -> bool:
+        """Return whether the member sees an event that names the blob; one who sees all sees every blob."""
+        view = membership.event_view
+        if membership.visible_channels is None and view.shows_all:
+            return True
+        meter = self.start_read_meter(request)
+        models = await self.sessions.load_read_models(membership, None, ["blobs"], meter.charge)
+        return models.blobs.is_visible(name, membership.may_see, view)
+
     def start_read_meter(self, request: Request) -> ReadMeter:
         """Return the meter of what this request reads. Raise `ReadLimitExceeded` if the budget is used up."""
         meter = ReadMeter(self.rate_limiter, get_identity(request.scope).principal)

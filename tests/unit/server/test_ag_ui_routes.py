@@ -59,6 +59,14 @@ def test_context_is_for_the_model_and_not_for_people(client: ProtocolClient) -> 
     assert message["content"][0]["text"] == "What the page shows:\nThe colour: red"
 
 
+def test_context_beside_a_file_is_not_for_people_either(client: ProtocolClient) -> None:
+    context = [{"description": "The colour", "value": "red"}]
+    content = [{"type": "text", "text": "hello"}, IMAGE, {"type": "text", "text": "[image]"}]
+    client.run(runId="r1", messages=[user(content)], context=context)
+    [message, _] = client.get("/ai-sdk/desk/chat/t").json()
+    assert [part.get("text") for part in message["parts"]] == ["hello\n[image]", None]
+
+
 def test_parts_of_a_message(client: ProtocolClient) -> None:
     source = {"type": "url", "value": "https://example.org/a.pdf"}
     url = {"type": "document", "source": source, "metadata": {"filename": "plan.pdf"}}
@@ -69,6 +77,42 @@ def test_parts_of_a_message(client: ProtocolClient) -> None:
     assert [part["type"] for part in message["content"]] == ["text", "text", "image", "document"]
     assert message["content"][2]["src"].startswith("api/blobs/")
     assert message["content"][3]["title"] == "plan.pdf"
+
+
+def test_binary_parts_of_clients_before_1_0(client: ProtocolClient) -> None:
+    data = IMAGE["source"]["value"]
+    image = {"type": "binary", "mimeType": "image/png", "data": data}
+    file = {
+        "type": "binary",
+        "mimeType": "application/pdf",
+        "url": "https://example.org/a.pdf",
+        "filename": "a",
+    }
+    answer = client.run(runId="r1", messages=[user([{"type": "text", "text": "hello"}, image, file])])
+    [message] = log_of(client, answer, "ui.message")
+    assert [part["type"] for part in message["content"]] == ["text", "image", "document"]
+    assert message["content"][2]["title"] == "a"
+
+
+def test_the_path_of_the_capabilities_is_no_thread(client: ProtocolClient) -> None:
+    answer = client.run(runId="r1", threadId="capabilities", messages=[user("hello")])
+    assert (answer.status_code, "$.threadId" in answer.json()["error"]) == (400, True)
+
+
+def test_two_clients_may_use_one_message_id(client: ProtocolClient) -> None:
+    for run_id in ("r1", "r2"):
+        client.run(runId=run_id, messages=[{"id": "m1", "role": "user", "content": f"hello {run_id}"}])
+    [_, snapshot, *_] = messages_of(client.run(runId="r3", messages=[]))
+    people = [item for item in snapshot["messages"] if item["role"] == "user"]
+    assert [item["content"] for item in people] == ["hello r1", "hello r2"]
+    assert people[0]["id"] == "m1" != people[1]["id"]
+
+
+@pytest.mark.parametrize("message_id", [7, "", "x" * 257, None])
+def test_a_message_id_that_is_none_is_not_stored(client: ProtocolClient, message_id: Any) -> None:
+    answer = client.run(runId="r1", messages=[{**user("hello"), "id": message_id}])
+    [message] = log_of(client, answer, "ui.message")
+    assert "client_message_id" not in message
 
 
 @pytest.mark.parametrize(

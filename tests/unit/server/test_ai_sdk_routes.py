@@ -64,8 +64,26 @@ def test_files_of_a_message(client: ProtocolClient) -> None:
     }
     answer = client.chat(text("hello"), image, note, unnamed, {"type": "data-x", "data": 1})
     assert said(messages_of(answer)) == "You said hello."
+    session = answer.headers["turnlog-session"]
+    other = "api/blobs/sess_other/" + "0" * 64
+    answer = client.chat({"type": "file", "mediaType": "image/png", "url": other})
+    assert "expected an address" in answer.json()["error"]
+    missing = f"api/blobs/{session}/" + "0" * 64
+    assert client.chat({"type": "file", "mediaType": "image/png", "url": missing}).status_code == 404
+    [stored] = [part for part in client.get("/ai-sdk/desk/chat/t").json()[0]["parts"] if "url" in part][-1:]
+    again = client.chat(text("hello"), stored, message_id="m2")
+    assert said(messages_of(again)) == "You said hello."
     answer = client.chat({"type": "file", "url": 7})
     assert "$.messages[0].parts[0]" in answer.json()["error"]
+
+
+def test_addresses_of_large_files_do_not_add_up(client: ProtocolClient) -> None:
+    data = "data:application/pdf;base64," + b64encode(b"%PDF" + bytes(3 << 20)).decode()
+    client.chat(text("hello"), {"type": "file", "mediaType": "application/pdf", "url": data})
+    [_, stored] = client.get("/ai-sdk/desk/chat/t").json()[0]["parts"]
+    assert client.chat(text("hello"), stored, stored, message_id="m2").status_code == 200
+    refused = client.chat(text("hello"), stored, stored, stored, message_id="m3")
+    assert (refused.status_code, "together" in refused.json()["error"]) == (413, True)
 
 
 def test_an_output_and_an_error_of_a_tool_of_the_page(client: ProtocolClient) -> None:

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.support.written_logs import log, scope, vector_log
@@ -108,8 +107,37 @@ def test_the_state_is_sent_whole_and_then_as_patches() -> None:
     assert "STATE_DELTA" not in [message["type"] for message in decode(dialect.convert(*items[2]))]
 
 
+def test_a_message_of_another_client_keeps_its_id_unless_this_client_has_it() -> None:
+    run = AgUiRun("t", "r", own_message="evt_9", messages=ThreadMessages([{"id": "m1", "role": "user"}]))
+    dialect = in_response(run)
+    dialect.begin()
+    agent = scope("agt_1")
+    items = log(
+        (ev.UiMessage(text="One", client_message_id="m1"), agent),
+        (ev.UiMessage(text="Two", client_message_id="m2"), agent),
+        (ev.UiMessage(text="Three", client_message_id="m2"), agent),
+    )
+    starts = [decode(dialect.convert(*item))[0] for item in items]
+    assert [start["messageId"] for start in starts] == ["evt_0", "m2", "evt_2"]
+
+
+def test_the_results_of_a_retracted_call_are_removed_with_it() -> None:
+    dialect = in_response(AgUiRun("t", "r"))
+    dialect.begin()
+    agent = scope("agt_1")
+    items = log(
+        (ev.AgentStart(name="Lead", via="prompt"), agent),
+        (ev.BlockStart(block_id="b1", kind="tool_call", call_id="c1", tool="add"), agent),
+        (ev.ToolCall(call_id="c1", tool="add", args={}, block_id="b1"), agent),
+        (ev.ToolResult(call_id="c1", tool="add", ok=True, result=3), agent),
+        (ev.BlockRetract(block_ids=("b1",), reason="busy"), agent),
+    )
+    *_, snapshot = [message for item in items for message in decode(dialect.convert(*item))]
+    assert (snapshot["type"], snapshot["messages"]) == ("MESSAGES_SNAPSHOT", [])
+
+
 def test_the_messages_that_a_client_has_stay_in_a_retraction() -> None:
-    earlier = msgspec.Raw(b'{"id":"m1","role":"user","content":"Hi","x":1}')
+    earlier = {"id": "m1", "role": "user", "content": "Hi", "x": 1}
     run = AgUiRun("t", "r", own_message="evt_9", messages=ThreadMessages([earlier]))
     dialect = in_response(run)
     dialect.begin()

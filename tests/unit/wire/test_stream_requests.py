@@ -82,6 +82,7 @@ FORKED = ForkRequest("/v1/stream/a", None, 0)
         ({"stream-ttl": "3600", "stream-closed": "true"}, CREATED._replace(ttl_s=3600, closed=True)),
         ({"stream-closed": "yes"}, CREATED),
         ({"stream-expires-at": "2026-01-08T12:00:00Z"}, CREATED._replace(expires_at="2026-01-08T12:00:00Z")),
+        ({"stream-expires-at": "2026-01-08t12:00:00z"}, CREATED._replace(expires_at="2026-01-08t12:00:00z")),
         ({"stream-forked-from": "/v1/stream/a"}, CREATED._replace(content_type=None, fork=FORKED)),
         (
             {"stream-forked-from": "/v1/stream/a", "stream-fork-offset": ZERO, "stream-fork-sub-offset": "3"},
@@ -110,6 +111,10 @@ def test_headers_of_a_put(headers: dict[str, str], expected: CreateRequest) -> N
         ({"stream-expires-at": "tomorrow"}, "expected a time"),
         ({"stream-expires-at": "2026-01-08T12:00:00"}, "expected a time"),
         ({"stream-expires-at": "2026-01-08"}, "expected a time"),
+        ({"stream-expires-at": "2026-01-08T12Z"}, "expected a time"),
+        ({"stream-expires-at": "20260108T120000Z"}, "expected a time"),
+        ({"stream-expires-at": "2026-W02-4T12:00:00Z"}, "expected a time"),
+        ({"stream-expires-at": "2026-02-30T12:00:00Z"}, "expected a time"),
         ({"stream-fork-sub-offset": "0"}, "Stream-Forked-From"),
         ({"stream-forked-from": "/v1/stream/a", "stream-fork-sub-offset": ""}, "whole number"),
         ({"stream-forked-from": "/v1/stream/a", "stream-fork-offset": "x"}, "expected an offset"),

@@ -15,6 +15,7 @@ from turnlog.errors import CallerError, quote
 from turnlog.wire.durable_streams import requests as durable_streams
 
 ORIGIN_PATTERN = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
+DEFAULT_PORTS = {"http": "80", "https": "443"}
 ALLOWED_METHODS = "GET, HEAD, POST, PUT, DELETE"
 OWN_REQUEST_HEADERS = (
     "authorization",
@@ -40,6 +41,10 @@ class AllowedOrigins:
             if not ORIGIN_PATTERN.fullmatch(origin):
                 form = "an origin such as https://app.example.org, in lower case and without a path"
                 raise CallerError(f"expected {form}, got {quote(origin)}")
+            # Browsers leave this port out, so such an origin would never match.
+            scheme, _, host = origin.partition("://")
+            if host.endswith(f":{DEFAULT_PORTS[scheme]}"):
+                raise CallerError(f"expected an origin without the port of {scheme}, got {quote(origin)}")
 
     def __contains__(self, origin: str) -> bool:
         return origin in self._origins

@@ -10,6 +10,7 @@ from turnlog.ids import new_id
 from turnlog.state.tree import OpenCall
 
 MAX_ID_CHARS = 256
+IMAGE_PREFIX = "image/"
 CANCELLED_BY_CLIENT = "The user cancelled it."
 
 ClientId = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID_CHARS)]
@@ -26,6 +27,11 @@ class ToolBody(msgspec.Struct):
         return {"name": self.name, "description": self.description, "parameters": parameters}
 
 
+def read_message_id(value: Any) -> str | None:
+    """Return the id of a client's message; None if it is none that can be stored."""
+    return value if isinstance(value, str) and 0 < len(value) <= MAX_ID_CHARS else None
+
+
 def answer_approval(request: ApprovalRequest, is_approved: bool, notes: str | None) -> ClientEvent:
     decision = "approve" if is_approved else "deny"
     payload = {"call_id": request.call_id, "args_hash": request.args_hash, "decision": decision}
@@ -40,8 +46,12 @@ def answer_input(call: OpenCall, value: Any) -> ClientEvent:
     return ClientEvent("ui.action", {"action": action, "call_id": call.call.call_id}, new_id("evt_"))
 
 
-def answer_frontend_call(call: OpenCall, content: Any, error: str | None) -> ClientEvent:
+def answer_frontend_call(
+    call: OpenCall, content: Any, error: str | None, client_message_id: str | None = None
+) -> ClientEvent:
     payload: dict[str, Any] = {"call_id": call.call.call_id, "tool": call.call.tool, "ok": error is None}
+    if client_message_id is not None:
+        payload["client_message_id"] = client_message_id
     if error is None:
         payload["result"] = content
     else:

@@ -63,13 +63,20 @@ def make_run_event_id(membership: Membership, protocol: str, key: str) -> str:
 
 
 async def make_message_event(
-    log: Log, membership: Membership, event_id: str, prompt: CheckedPrompt, tools: Sequence[ToolBody]
+    log: Log,
+    membership: Membership,
+    event_id: str,
+    prompt: CheckedPrompt,
+    tools: Sequence[ToolBody],
+    client_message_id: str | None,
 ) -> ClientEvent:
     """Build the `ui.message` of a prompt, whose files become blobs of the session."""
     content = await store_prompt(log, membership.session_id, prompt)
     payload: dict[str, Any] = {"text": prompt.text}
     if content:
         payload["content"] = msgspec.to_builtins(content)
+    if client_message_id is not None:
+        payload["client_message_id"] = client_message_id
     # Some runtimes, such as a Claude Code process, have only their own tools.
     if tools and membership.app.runtime.takes_client_tools:
         payload["tools"] = [tool.to_payload() for tool in tools]

@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from turnlog.agents.blob_urls import blob_url
 from turnlog.agents.tools import IMAGE_TYPES
-from turnlog.app import Membership
 from turnlog.app.attachments import check_file
 from turnlog.errors import BadInput, NotFound, SessionClosed
 from turnlog.log import Log
@@ -92,20 +91,11 @@ class BlobRoutes:
         """Send a blob as a sandboxed attachment: a browser must never open it as a page of this server."""
         membership = await self._access.find_membership(request, request.path_params["session"])
         name = f"{membership.session_id}/{request.path_params['digest']}"
-        if not await self._may_read(request, membership, name):
+        if not await self._access.may_read_blob(request, membership, name):
             raise NotFound(f"no blob {name[:80]}")
         blob = await self._access.sessions.log.get_blob(name)
         media_type = blob.media_type if blob.media_type in IMAGE_TYPES else "application/octet-stream"
         return Response(blob.data, media_type=media_type, headers=BLOB_HEADERS)
-
-    async def _may_read(self, request: Request, membership: Membership, name: str) -> bool:
-        """Return whether the member sees an event that names the blob; one who sees all sees every blob."""
-        view = membership.event_view
-        if membership.visible_channels is None and view.shows_all:
-            return True
-        meter = self._access.start_read_meter(request)
-        models = await self._access.sessions.load_read_models(membership, None, ["blobs"], meter.charge)
-        return models.blobs.is_visible(name, membership.may_see, view)
 
 
 async def refuse_deleted(log: Log, session_id: str) -> None:

@@ -40,6 +40,16 @@ class RunOutcome:
     error: SessionError | None = None
     usage: dict[str, Usage] = field(default_factory=dict)
 
+    def begin_turn(self) -> None:
+        """Forget how an earlier turn ended: another agent answers."""
+        self.end = None
+        self.error = None
+
+    def end_turn(self, end: AgentEnd) -> None:
+        """Record how the agent that answered ended. After a hand-off another one answers."""
+        if end.stop_reason != "handoff":
+            self.end = end
+
     def add_usage(self, payload: AgentUsage) -> None:
         earlier = self.usage.get(payload.model)
         self.usage[payload.model] = payload.usage if earlier is None else earlier + payload.usage

@@ -5,10 +5,20 @@ An aborted block ends with `block.end`, because no final event follows. A reader
 deltas gets the whole text from the event that ends the block. A dialect's writer knows how each is written.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from turnlog.events import BlockDelta, BlockEnd, BlockStart, Envelope
+from turnlog.events import (
+    AssistantMessage,
+    AssistantThinking,
+    BlockDelta,
+    BlockEnd,
+    BlockStart,
+    Envelope,
+)
+
+FinalEvent = AssistantMessage | AssistantThinking
 
 
 @dataclass(slots=True)
@@ -78,6 +88,21 @@ def convert_block_end(out: BlockWriter[Agent, Block], agent: Agent, _: Envelope,
     if payload.text and not block.has_content:
         out.write_content(agent, block, payload.text)
     out.end_block(agent, block)
+
+
+def finish_text(
+    out: BlockWriter[Agent, Block], agent: Agent, envelope: Envelope, kind: str, payload: FinalEvent
+) -> str | None:
+    """Write the end of a text or thinking. Return its id; None for one that was never begun and is empty."""
+    if payload.block_id not in agent.blocks and not payload.text:
+        return None
+    whole = out.make_block(kind, payload.block_id or envelope.id)
+    return finish_block(out, agent, payload.block_id, whole, payload.text)
+
+
+def list_part_ids(agent: BlockOwner[Any], block_ids: Iterable[str]) -> list[str]:
+    """Return the ids under which blocks were written: that of a call is its own."""
+    return [agent.call_ids.get(block_id, block_id) for block_id in block_ids]
 
 
 def finish_block(

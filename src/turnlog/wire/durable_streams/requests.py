@@ -5,6 +5,7 @@ Mappings come in, with names in lower case. Typed requests come out, or `BadInpu
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
@@ -56,6 +57,10 @@ RESPONSE_HEADERS = (
 
 _MEDIA_TYPE = re.compile(r"[\w-]+/[\w-]+")
 _WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]*")
+# RFC 3339, section 5.6; `fromisoformat` also takes other forms of ISO 8601
+_RFC_3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
 _DIGITS = re.compile(r"[0-9]{1,16}")
 
 
@@ -203,11 +208,11 @@ def parse_count(text: str, name: str) -> int:
 
 def parse_time_ms(text: str) -> int:
     """Return an RFC 3339 time in milliseconds since 1970. Raise `BadInput` for another form."""
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None or "T" not in text.upper():
+    time: datetime | None = None
+    if _RFC_3339.fullmatch(text):
+        with suppress(ValueError):  # no such day or hour
+            time = datetime.fromisoformat(text.upper())
+    if time is None:
         raise BadInput(f"expected a time like 2026-01-08T12:34:56Z, got {quote(text)}", "Stream-Expires-At")
     return int(time.timestamp() * 1000)
 

@@ -6,21 +6,23 @@ caller's own name for a session, and empty until its first run; an id that begin
 session. The message of a run id that the log has already is not stored twice: its client is attached.
 """
 
-import msgspec
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from turnlog.app import ClientEvent, Membership
-from turnlog.errors import NotFound
+from turnlog.errors import BadInput, NotFound
 from turnlog.log import SessionRecord
 from turnlog.server.auth.authentication import get_identity
 from turnlog.server.openapi import Operation, get_route, post_route
 from turnlog.server.prompt_content import MAX_PROMPT_BODY_BYTES
 from turnlog.server.protocols.ag_ui.capabilities import describe_capabilities
-from turnlog.server.protocols.ag_ui.run_input import RunAgentBody, read_run_input
+from turnlog.server.protocols.ag_ui.run_input import RunAgentBody, insert_run_files, read_run_input
 from turnlog.server.protocols.base import ProtocolServer
 from turnlog.server.protocols.client_input import MAX_ID_CHARS
 from turnlog.server.protocols.run_stream import RunStream
+from turnlog.server.protocols.stored_files import StoredFiles
 from turnlog.server.protocols.threads import (
     find_served_app,
     find_thread,
@@ -45,6 +47,7 @@ from turnlog.wire.dialects.registry import CORE_DIALECTS
 
 FRAMING = CORE_DIALECTS["ag-ui"].framing
 
+CAPABILITIES = "capabilities"  # in the place of a thread id
 ATTACH_QUERY = {"protocolVersion": "1.0 for a client of AG-UI 1.0; older clients get what they know"}
 
 
@@ -69,16 +72,16 @@ class AgUiProtocol:
                 {200: None},
                 media_type=SSE_MEDIA_TYPE,
             ),
-            get_route("/ag-ui/{app}/capabilities", routes.get_capabilities, "What it can do (AG-UI)."),
+            get_route("/ag-ui/{app}/" + CAPABILITIES, routes.get_capabilities, "What it can do (AG-UI)."),
             get_route(
-                "/ag-ui/{app}/{thread}",
+                "/ag-ui/{app}/{thread:path}",
                 routes.attach,
                 "All messages of a thread, and what runs in it (AG-UI).",
                 query=ATTACH_QUERY,
                 media_type=SSE_MEDIA_TYPE,
             ),
             post_route(
-                "/ag-ui/{app}/{thread}/stop",
+                "/ag-ui/{app}/{thread:path}/stop",
                 routes.stop,
                 "Stop what runs in a thread.",
                 None,
@@ -121,11 +124,16 @@ class AgUiRoutes:
         self._server.events.streams.check_quota(get_identity(request.scope))
         app = find_served_app(self._access, request)
         body = await read_json_body(request, RunAgentBody, MAX_PROMPT_BODY_BYTES)
+        if body.thread_id == CAPABILITIES:
+            raise BadInput(
+                "expected another thread id: this one is the path of the capabilities", "$.threadId"
+            )
         membership = await open_thread(self._access, request, app, body.thread_id)
         request.scope[SESSION_KEY] = membership.session_id
         membership.require_member()
 
         message_id = make_run_event_id(membership, AgUiProtocol.name, body.run_id)
+        await insert_run_files(body, StoredFiles(self._access, request, membership))
         run_input = read_run_input(body, await list_waiting_calls(sessions, membership))
         if await sessions.log.find_events(membership.session_id, [message_id]):
             # CopilotKit answers a question under the id of the run that asked it.
@@ -139,7 +147,7 @@ class AgUiRoutes:
             events.append(ClientEvent("ui.action", run_input.action, message_id))
         if run_input.prompt is not None:
             message = await make_message_event(
-                sessions.log, membership, message_id, run_input.prompt, body.tools
+                sessions.log, membership, message_id, run_input.prompt, body.tools, run_input.prompt_id
             )
             events.append(message)
         if run_input.stops:
@@ -172,7 +180,8 @@ class AgUiRoutes:
             body.run_id,
             body.parent_run_id,
             own_message=message_id,
-            messages=ThreadMessages([msgspec.Raw(msgspec.json.encode(item)) for item in body.messages]),
+            own_results=find_own_results(body.messages),
+            messages=ThreadMessages(body.messages),
             state=await load_visible_state(sessions, membership, before.last, meter.charge),
         )
         dialect = AgUi(options_of(body.protocol_version), no_history, run)
@@ -223,6 +232,11 @@ class AgUiRoutes:
         if membership is not None:
             request.scope[SESSION_KEY] = membership.session_id
         return membership
+
+
+def find_own_results(messages: list[dict[str, Any]]) -> frozenset[str]:
+    """Return the ids of the calls whose results the client has."""
+    return frozenset([str(item.get("toolCallId")) for item in messages if item.get("role") == "tool"])
 
 
 def make_empty_thread(thread_id: str, version: str | None) -> Response:

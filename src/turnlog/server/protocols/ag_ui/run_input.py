@@ -23,12 +23,15 @@ from turnlog.server.prompt_content import (
 )
 from turnlog.server.protocols.client_input import (
     CANCELLED_BY_CLIENT,
+    IMAGE_PREFIX,
     ClientId,
     ToolBody,
     answer_approval,
     answer_frontend_call,
     answer_input,
+    read_message_id,
 )
+from turnlog.server.protocols.stored_files import StoredFiles
 from turnlog.state.tree import OpenCall
 
 MAX_RESUME_ENTRIES = 100
@@ -76,12 +79,27 @@ class RunInput(NamedTuple):
     """What a run brings. `stops`: the client cancelled a question.
 
     `action` is an action on a view. `prompt` is None without a new message, and beside an action.
+    `prompt_id` is the client's id of the message.
     """
 
     answers: list[ClientEvent]
     action: dict[str, Any] | None
     prompt: CheckedPrompt | None
+    prompt_id: str | None
     stops: bool
+
+
+async def insert_run_files(body: RunAgentBody, files: StoredFiles) -> None:
+    """Replace addresses of stored files in a message at the end by their content."""
+    index = find_prompt(body.messages)
+    content = None if index is None else body.messages[index].get("content")
+    for part in content if isinstance(content, list) else ():
+        source = part.get("source") if isinstance(part, dict) else None
+        if not isinstance(source, dict) or source.get("type") != "url":
+            continue
+        file = await files.load(source.get("value"))
+        if file is not None:
+            part["source"] = {"type": "data", "value": file.data, "mimeType": file.media_type}
 
 
 def read_run_input(body: RunAgentBody, waiting: dict[str, OpenCall]) -> RunInput:
@@ -106,8 +124,12 @@ def read_run_input(body: RunAgentBody, waiting: dict[str, OpenCall]) -> RunInput
 
     action = read_action(body.forwarded_props)
     # The history of such a run ends with what came before the action.
-    prompt = read_prompt(body) if action is None else None
-    return RunInput(answers, action, prompt, stops and prompt is None and action is None)
+    prompt_index = find_prompt(body.messages) if action is None else None
+    stops = stops and prompt_index is None and action is None
+    if prompt_index is None:
+        return RunInput(answers, action, None, None, stops)
+    prompt_id = read_message_id(body.messages[prompt_index].get("id"))
+    return RunInput(answers, action, read_prompt(body, prompt_index), prompt_id, stops)
 
 
 def read_action(forwarded_props: Any) -> dict[str, Any] | None:
@@ -154,17 +176,18 @@ def read_tool_messages(messages: list[dict[str, Any]], waiting: dict[str, OpenCa
             continue
         error = message.get("error")
         text = error if isinstance(error, str) and error else None
-        yield answer_frontend_call(call, message.get("content"), text)
+        yield answer_frontend_call(call, message.get("content"), text, read_message_id(message.get("id")))
 
 
-def read_prompt(body: RunAgentBody) -> CheckedPrompt | None:
-    """Return the user message at the end of the history, with the context before it; None without one."""
-    spoken = [
-        (index, message) for index, message in enumerate(body.messages) if message.get("role") in SPOKEN_ROLES
-    ]
-    if not spoken or spoken[-1][1]["role"] != "user":
-        return None
-    index, message = spoken[-1]
+def find_prompt(messages: list[dict[str, Any]]) -> int | None:
+    """Return the index of the user message at the end of a history; None without one."""
+    spoken = [index for index, message in enumerate(messages) if message.get("role") in SPOKEN_ROLES]
+    return spoken[-1] if spoken and messages[spoken[-1]]["role"] == "user" else None
+
+
+def read_prompt(body: RunAgentBody, index: int) -> CheckedPrompt:
+    """Return the user message at an index, with the context before it."""
+    message = body.messages[index]
     path = f"$.messages[{index}].content"
     prompt = check_prompt(read_content(message.get("content"), path), path)
     if not body.context:
@@ -192,6 +215,8 @@ def to_block(part: Any, path: str) -> dict[str, Any]:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind == "text":
         return {"type": "text", "text": part.get("text")}
+    if kind == "binary":
+        return to_block(modernize_binary(part), path)
     if kind not in ("image", "document"):
         raise BadInput("expected a part of the type text, image or document", f"{path}.type")
     source = part.get("source")
@@ -208,3 +233,14 @@ def to_block(part: Any, path: str) -> dict[str, Any]:
         source = {"type": "base64", "media_type": fields.get("mimeType"), "data": value}
         return block | {"source": source}
     raise BadInput("expected a source of the type data or url", f"{path}.source.type")
+
+
+def modernize_binary(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part `binary`, which clients before 1.0 send, as a part of 1.0."""
+    media_type = part.get("mimeType")
+    is_image = isinstance(media_type, str) and media_type.startswith(IMAGE_PREFIX)
+    source: dict[str, Any] = {"type": "data", "value": part.get("data"), "mimeType": media_type}
+    if part.get("data") is None:
+        source = {"type": "url", "value": part.get("url"), "mimeType": media_type}
+    metadata = {"filename": part.get("filename")}
+    return {"type": "image" if is_image else "document", "source": source, "metadata": metadata}

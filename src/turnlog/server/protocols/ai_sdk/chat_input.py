@@ -16,16 +16,18 @@ from turnlog.errors import BadInput
 from turnlog.ids import new_id
 from turnlog.server.prompt_content import CheckedPrompt, check_prompt, convert_blocks
 from turnlog.server.protocols.client_input import (
+    IMAGE_PREFIX,
     ClientId,
     ToolBody,
     answer_approval,
     answer_frontend_call,
     answer_input,
+    read_message_id,
 )
+from turnlog.server.protocols.stored_files import StoredFiles
 from turnlog.state.tree import OpenCall
 
 MAX_ANSWERS = 100
-IMAGE_PREFIX = "image/"
 DATA_PREFIX = "data:"
 
 
@@ -53,11 +55,27 @@ class ChatRequestBody(msgspec.Struct):
 
 
 class ChatInput(NamedTuple):
-    """What a request brings. `key` names its message: the same request again has the same."""
+    """What a request brings. `key` names its message: the same request again has the same.
+
+    `prompt_id` is the client's id of the message.
+    """
 
     answers: list[ClientEvent]
     prompt: CheckedPrompt | None
+    prompt_id: str | None
     key: str
+
+
+async def insert_chat_files(body: ChatRequestBody, files: StoredFiles) -> None:
+    """Replace addresses of stored files in a message at the end by their content."""
+    last = body.messages[-1] if body.messages else None
+    if last is None or last.role != "user":
+        return
+    for part in last.parts:
+        file = await files.load(part.get("url")) if part.get("type") == "file" else None
+        if file is not None:
+            part["mediaType"] = file.media_type
+            part["url"] = f"data:{file.media_type};base64,{file.data}"
 
 
 def read_chat_input(body: ChatRequestBody, waiting: dict[str, OpenCall]) -> ChatInput:
@@ -80,13 +98,14 @@ def read_chat_input(body: ChatRequestBody, waiting: dict[str, OpenCall]) -> Chat
             answers.setdefault(call_id, event)
 
     if last is None or last.role != "user":
-        return ChatInput(list(answers.values()), None, "")
+        return ChatInput(list(answers.values()), None, None, "")
     path = f"$.messages[{len(body.messages) - 1}].parts"
     blocks = [to_content_block(part, f"{path}[{index}]") for index, part in enumerate(last.parts)]
     prompt = check_prompt(convert_blocks([block for block in blocks if block], path), path)
     if all(block is None or block["type"] == "text" for block in blocks):
         prompt = CheckedPrompt(prompt.text, [])
-    return ChatInput(list(answers.values()), prompt, message_key(body, last, prompt))
+    key = message_key(body, last, prompt)
+    return ChatInput(list(answers.values()), prompt, read_message_id(last.id), key)
 
 
 def message_key(body: ChatRequestBody, last: MessageBody, prompt: CheckedPrompt) -> str:

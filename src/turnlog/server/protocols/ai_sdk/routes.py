@@ -14,17 +14,22 @@ from starlette.responses import Response
 from turnlog.app import App, Membership
 from turnlog.app.visible_rows import open_row_view
 from turnlog.errors import BadInput, NotFound
-from turnlog.events import AgentStart, UiMessage, decode_envelope
+from turnlog.events import decode_envelope
 from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.ids import now_ms
 from turnlog.log import Row, envelope_json
 from turnlog.server.auth.authentication import get_identity
 from turnlog.server.openapi import Operation, get_route, post_route
 from turnlog.server.prompt_content import MAX_PROMPT_BODY_BYTES
-from turnlog.server.protocols.ai_sdk.chat_input import ChatRequestBody, read_chat_input
+from turnlog.server.protocols.ai_sdk.chat_input import (
+    ChatRequestBody,
+    insert_chat_files,
+    read_chat_input,
+)
 from turnlog.server.protocols.base import ProtocolServer
 from turnlog.server.protocols.client_input import MAX_ID_CHARS
 from turnlog.server.protocols.run_stream import RunStream
+from turnlog.server.protocols.stored_files import StoredFiles
 from turnlog.server.protocols.threads import (
     find_served_app,
     find_thread,
@@ -70,16 +75,20 @@ class AiSdkProtocol:
                 {200: None},
                 media_type=SSE_MEDIA_TYPE,
             ),
-            get_route(chat + "/{chat}", routes.list_messages, "All messages of a chat (AI SDK)."),
             get_route(
-                chat + "/{chat}/stream",
+                chat + "/{chat:path}/stream",
                 routes.resume,
                 "The message that is being written (AI SDK).",
                 responses={200: None, 204: None},
                 media_type=SSE_MEDIA_TYPE,
             ),
+            get_route(chat + "/{chat:path}", routes.list_messages, "All messages of a chat (AI SDK)."),
             post_route(
-                chat + "/{chat}/stop", routes.stop, "Stop what runs in a chat.", None, {202: StopResponse}
+                chat + "/{chat:path}/stop",
+                routes.stop,
+                "Stop what runs in a chat.",
+                None,
+                {202: StopResponse},
             ),
         ]
 
@@ -100,7 +109,11 @@ class AiSdkRoutes:
         sessions = self._access.sessions
         meter = self._access.start_read_meter(request)
         catalog = membership.app.catalog
-        dialect = AiSdk(self._read_options(request, membership.app), no_history)
+        options = self._read_options(request, membership.app)
+        # A message of client 6 can have approvals that were decided: its stream has no part for them.
+        if options.ai_sdk == "6":
+            options = msgspec.structs.replace(options, ai_sdk="7")
+        dialect = AiSdk(options, no_history)
         view = open_row_view(membership)
         chat = ChatMessages()
         record = await sessions.log.info(membership.session_id)
@@ -115,10 +128,7 @@ class AiSdkRoutes:
                 if projected is None:
                     continue
                 envelope, payload = projected
-                if isinstance(payload, AgentStart) and payload.via == "prompt" and payload.prompt:
-                    chat.add_user_message(envelope.id, payload.prompt, payload.content)
-                elif isinstance(payload, UiMessage) and envelope.agent_id:
-                    chat.add_user_message(envelope.id, payload.text, payload.content)
+                chat.apply_person(envelope, payload)
                 for message in dialect.convert(envelope, payload):
                     chat.apply(msgspec.json.decode(message))
             after = page.last
@@ -142,6 +152,7 @@ class AiSdkRoutes:
         body = await read_json_body(request, ChatRequestBody, MAX_PROMPT_BODY_BYTES)
         membership = await open_thread(self._access, request, app, body.id)
         membership.require_member()
+        await insert_chat_files(body, StoredFiles(self._access, request, membership))
 
         chat_input = read_chat_input(body, await list_waiting_calls(sessions, membership))
         message_id = make_run_event_id(membership, AiSdkProtocol.name, chat_input.key)
@@ -151,7 +162,9 @@ class AiSdkRoutes:
             return await self._replay(request, membership, known[message_id].trace or "")
         events = list(chat_input.answers)
         if prompt is not None:
-            message = await make_message_event(sessions.log, membership, message_id, prompt, body.tools)
+            message = await make_message_event(
+                sessions.log, membership, message_id, prompt, body.tools, chat_input.prompt_id
+            )
             events.append(message)
         if not events:
             raise BadInput("expected a user message at the end, or an answer that a call waits for")

@@ -6,6 +6,7 @@ Clients before 1.0 take a text only. It ends with the URLs of the images, one pe
 from typing import Any
 
 from turnlog.events import Image, ToolResult
+from turnlog.events.content import PromptDocument, PromptImage, PromptPart, list_files, strip_labels
 from turnlog.state.content_parts import result_text
 
 DATA_PREFIX = "data:"
@@ -30,3 +31,21 @@ def tool_image_source(image: Image) -> dict[str, str]:
     if image.src.startswith(DATA_PREFIX):
         return {"type": "data", "value": image.src.partition(",")[2], "mimeType": image.media_type}
     return {"type": "url", "value": image.src, "mimeType": image.media_type}
+
+
+def build_message_parts(text: str, content: tuple[PromptPart, ...]) -> list[dict[str, Any]]:
+    """Return a message of a person with files as parts: its text as people see it, then the files."""
+    files = list_files(content)
+    shown_text = strip_labels(text, files)
+    parts: list[dict[str, Any]] = [{"type": "text", "text": shown_text}] if shown_text else []
+    return parts + [build_file_part(item) for item in files]
+
+
+def build_file_part(file: PromptImage | PromptDocument) -> dict[str, Any]:
+    source = {"type": "url", "value": file.src}
+    if file.media_type is not None:
+        source["mimeType"] = file.media_type
+    if isinstance(file, PromptImage):
+        return {"type": "image", "source": source}
+    metadata = {"metadata": {"filename": file.title}} if file.title else {}
+    return {"type": "document", "source": source, **metadata}

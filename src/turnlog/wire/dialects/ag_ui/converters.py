@@ -34,7 +34,6 @@ from turnlog.events import (
     View,
 )
 from turnlog.events.a2ui import A2UI_KIND
-from turnlog.events.content import label_files
 from turnlog.wire.dialects._common import call_args, to_json_text
 from turnlog.wire.dialects.ag_ui.blocks import AgUiAgent
 from turnlog.wire.dialects.ag_ui.content import build_result_parts
@@ -59,6 +58,8 @@ from turnlog.wire.dialects.streamed_blocks import (
     convert_block_end,
     convert_block_start,
     finish_block,
+    finish_text,
+    list_part_ids,
 )
 from turnlog.wire.dialects.surfaces import surface_operations
 
@@ -69,7 +70,10 @@ def _convert_user_message(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope,
     # A message that opens a turn is the prompt of the agent that starts for it.
     is_own = out.run is not None and envelope.id == out.run.own_message
     if envelope.agent_id and not is_own:
-        out.write_user_text(envelope.id, label_files(payload.text, payload.content))
+        message_id = out.choose_id(payload.client_message_id, envelope.id)
+        out.write_user_message(message_id, payload.text, payload.content)
+    elif payload.client_message_id is not None and envelope.trace_id is not None:
+        out.prompt_ids[envelope.trace_id] = payload.client_message_id
 
 
 def _convert_person_event(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: Payload) -> None:
@@ -84,11 +88,12 @@ def _convert_agent_start(out: AgUiWriter, _: AgUiAgent, envelope: Envelope, payl
     agent = AgUiAgent(payload.name)
     out.agents[agent_id] = agent
     if payload.parent_id is None:
-        out.outcome.end = None
-        out.outcome.error = None
+        out.outcome.begin_turn()
         has_own_prompt = out.run is not None and out.run.own_message is not None
+        prompt_id = out.prompt_ids.pop(envelope.trace_id or "", None)
         if payload.via == "prompt" and payload.prompt and not has_own_prompt:
-            out.write_user_text(envelope.id, payload.prompt)
+            message_id = out.choose_id(prompt_id, envelope.id)
+            out.write_user_message(message_id, payload.prompt, payload.content)
         agent.step_name = out.find_step_name(payload.name)
         out.write(StepStarted(step_name=agent.step_name, timestamp=out.timestamp))
         return
@@ -115,8 +120,7 @@ def _convert_agent_end(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, pa
         out.end_block(agent, block)
     if agent.subagent_run_id is None:
         out.write(StepFinished(step_name=agent.step_name, timestamp=out.timestamp))
-        if payload.stop_reason != "handoff":
-            out.outcome.end = payload
+        out.outcome.end_turn(payload)
     elif payload.stop_reason in FAILED_STOPS:
         message = f"The agent {agent.name} ended: {payload.stop_reason}."
         out.write(SubagentFailed(subagent_run_id=agent_id, message=message, code=payload.stop_reason))
@@ -152,7 +156,7 @@ def _convert_retract(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payl
         block = agent.blocks.pop(block_id, None)
         if block is not None:
             out.end_block(agent, block)
-    message_ids = [agent.call_ids.get(block_id, block_id) for block_id in payload.block_ids]
+    message_ids = list_part_ids(agent, payload.block_ids)
     if out.run is None:
         out.write_custom(agent, envelope.type, {"messageIds": message_ids, "reason": payload.reason})
         return
@@ -168,10 +172,9 @@ def _convert_retract(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payl
 def _convert_assistant_message(
     out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: AssistantMessage
 ) -> None:
-    if payload.block_id not in agent.blocks and not payload.text:
+    message_id = finish_text(out, agent, envelope, "text", payload)
+    if message_id is None:
         return
-    whole = StreamedBlock("text", payload.block_id or envelope.id)
-    message_id = finish_block(out, agent, payload.block_id, whole, payload.text)
     for citation in payload.citations:
         out.write_custom(agent, "citation", {"messageId": message_id, **msgspec.to_builtins(citation)})
 
@@ -179,11 +182,8 @@ def _convert_assistant_message(
 def _convert_assistant_thinking(
     out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: AssistantThinking
 ) -> None:
-    if payload.block_id not in agent.blocks and not payload.text:
-        return
-    whole = StreamedBlock("thinking", payload.block_id or envelope.id)
-    message_id = finish_block(out, agent, payload.block_id, whole, payload.text)
-    if payload.signature:
+    message_id = finish_text(out, agent, envelope, "thinking", payload)
+    if message_id is not None and payload.signature:
         out.write(
             ReasoningEncryptedValue(
                 entity_id=message_id,
@@ -250,12 +250,14 @@ def _convert_tool_progress(out: AgUiWriter, agent: AgUiAgent, _: Envelope, paylo
 
 def _convert_tool_result(out: AgUiWriter, agent: AgUiAgent, envelope: Envelope, payload: ToolResult) -> None:
     out.questions.pop(payload.call_id, None)
+    if out.run is not None and payload.call_id in out.run.own_results:
+        return
     metadata = None
     if payload.error is not None:
         metadata = {METADATA_KEY: {"error": payload.error.code}}
     out.write(
         ToolCallResult(
-            message_id=envelope.id,
+            message_id=out.choose_id(payload.client_message_id, envelope.id),
             tool_call_id=payload.call_id,
             content=build_result_parts(payload, out.version),
             subagent_run_id=agent.subagent_run_id,

@@ -1,10 +1,11 @@
 """The messages of an AG-UI thread, reduced from its events as the protocol's own client does it.
 
 A text, a reasoning, a tool call, a tool result and an activity is a message each. The order is that of their
-first events. `to_json` gives the newest messages that fit into `MAX_SNAPSHOT_BYTES`.
+first events, but a result follows its call. `to_json` gives the newest messages that fit into
+`MAX_SNAPSHOT_BYTES`.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,9 +51,27 @@ class ThreadMessage:
 class ThreadMessages:
     """The messages of a thread. `earlier` are messages as a client sent them, which stay as they are."""
 
-    def __init__(self, earlier: Iterable[msgspec.Raw] = ()) -> None:
-        self._earlier = list(earlier)
+    def __init__(self, earlier: Sequence[dict[str, Any]] = ()) -> None:
+        self._earlier = earlier
         self._messages: dict[str, ThreadMessage] = {}
+        self._results: dict[str, list[str]] = {}  # the ids of result messages, by call
+        self._contents: dict[str, list[dict[str, Any]]] = {}  # of messages that are more than a text
+
+    def choose_id(self, client_message_id: str | None, event_id: str) -> str:
+        """Return the id of a message that a client sent: the client's own.
+
+        A client drops what a snapshot does not have, and puts messages with new ids at the end. Another
+        client may have used the same id: then it is the event's.
+        """
+        if client_message_id is None or client_message_id in self._messages:
+            return event_id
+        if any(message.get("id") == client_message_id for message in self._earlier):
+            return event_id
+        return client_message_id
+
+    def set_content(self, message_id: str, parts: list[dict[str, Any]]) -> None:
+        """Set the parts of a message that has files: its events have a text alone."""
+        self._contents[message_id] = parts
 
     def apply(self, event: AgUiEvent) -> None:
         reduce = REDUCERS.get(type(event))
@@ -60,8 +79,10 @@ class ThreadMessages:
             reduce(self, event)
 
     def remove(self, message_ids: Collection[str]) -> None:
-        """Remove messages that were retracted."""
+        """Remove messages that were retracted, and the results of calls among them."""
         for message_id in message_ids:
+            for result_id in self._results.pop(message_id, ()):
+                self._messages.pop(result_id, None)
             message = self._messages.get(message_id)
             if message is not None and message.fields["role"] == "reasoning":
                 # A client keeps reasoning that a snapshot does not have, but takes one that has become empty.
@@ -81,20 +102,31 @@ class ThreadMessages:
         """
         messages: list[Any] = []
         size_bytes = 0
-        newest_first = [*self._earlier, *self._messages.values()][::-1]
+        newest_first = [*self._earlier, *self._in_order()][::-1]
         for message in newest_first:
             if isinstance(message, ThreadMessage):
                 if message.fields["role"] == "activity" and not with_activities:
                     continue
                 if message.fields["id"] in without:
                     continue
-                message = msgspec.Raw(msgspec.json.encode(message.to_json()))
-            assert isinstance(message, msgspec.Raw)
-            size_bytes += len(bytes(message))
+                parts = self._contents.get(message.fields["id"])
+                message = message.to_json() if parts is None else {**message.fields, "content": parts}
+            data = msgspec.json.encode(message)
+            size_bytes += len(data)
             if size_bytes > MAX_SNAPSHOT_BYTES:
                 break
-            messages.append(message)
+            messages.append(msgspec.Raw(data))
         return messages[::-1]
+
+    def _in_order(self) -> list[ThreadMessage]:
+        """Return the messages in the order in which a client has them that got their events."""
+        ordered: dict[str, ThreadMessage] = {}
+        for message_id, message in self._messages.items():
+            ordered.setdefault(message_id, message)
+            for result_id in self._results.get(message_id, ()):
+                if result_id in self._messages:
+                    ordered[result_id] = self._messages[result_id]
+        return list(ordered.values())
 
     def _add(self, event: Any, message_id: str, **fields: Any) -> ThreadMessage:
         message = self._messages.get(message_id)
@@ -135,7 +167,9 @@ class ThreadMessages:
         self._append(event.tool_call_id, event.delta)
 
     def _call_result(self, event: ToolCallResult) -> None:
-        self._add(event, event.message_id, role="tool", toolCallId=event.tool_call_id, content=event.content)
+        call_id = event.tool_call_id
+        self._add(event, event.message_id, role="tool", toolCallId=call_id, content=event.content)
+        self._results.setdefault(call_id, []).append(event.message_id)
 
     def _activity(self, event: ActivitySnapshot) -> None:
         message = self._add(event, event.message_id, role="activity", activityType=event.activity_type)

@@ -9,6 +9,7 @@ from turnlog.events import (
     Payload,
     UnknownPayload,
 )
+from turnlog.events.content import PromptPart, label_files, list_files
 from turnlog.events.envelope import parse_timestamp_ms
 from turnlog.state.view_actions import OpenViews
 from turnlog.wire.dialects.ag_ui.blocks import (
@@ -17,6 +18,7 @@ from turnlog.wire.dialects.ag_ui.blocks import (
     end_events,
     start_events,
 )
+from turnlog.wire.dialects.ag_ui.content import build_message_parts
 from turnlog.wire.dialects.ag_ui.events import (
     ActivitySnapshot,
     AgUiEvent,
@@ -45,14 +47,16 @@ class StateFold(Protocol):
 class AgUiRun:
     """The run of one response. `own_message` is the id of the message that the client itself has sent.
 
-    The client has the prompt of that turn, too. With `sends_messages` the response begins with all messages
-    of the thread. `state` is that before the first event of the response.
+    The client has the prompt of that turn, too, and the results of the calls `own_results`. With
+    `sends_messages` the response begins with all messages of the thread. `state` is that before the first
+    event of the response.
     """
 
     thread_id: str
     run_id: str
     parent_run_id: str | None = None
     own_message: str | None = None
+    own_results: frozenset[str] = frozenset()
     messages: ThreadMessages = field(default_factory=ThreadMessages)
     sends_messages: bool = False
     state: StateFold | None = None
@@ -71,6 +75,7 @@ class AgUiWriter:
         self.has_begun = False
         self.agents: dict[str, AgUiAgent] = {}
         self.questions: dict[str, AwaitedCall] = {}
+        self.prompt_ids: dict[str, str] = {}  # the client's id of the message that waits, by turn
         self.outcome = RunOutcome()
         self.views = OpenViews()
         self.ts = ""
@@ -102,10 +107,20 @@ class AgUiWriter:
     def end_block(self, agent: AgUiAgent, block: StreamedBlock) -> None:
         self.out += end_events(agent, block)
 
-    def write_user_text(self, message_id: str, text: str) -> None:
+    def write_user_message(self, message_id: str, text: str, content: tuple[PromptPart, ...]) -> None:
+        """Write a message of a person. Clients of 1.0 get its files with MESSAGES_SNAPSHOT."""
+        self._write_user_text(message_id, label_files(text, content))
+        if self.run is not None and self.version != "0" and list_files(content):
+            self.run.messages.set_content(message_id, build_message_parts(text, content))
+
+    def _write_user_text(self, message_id: str, text: str) -> None:
         self.write(TextMessageStart(message_id=message_id, role="user", timestamp=self.timestamp))
         self.write(TextMessageContent(message_id=message_id, delta=text))
         self.write(TextMessageEnd(message_id=message_id))
+
+    def choose_id(self, client_message_id: str | None, event_id: str) -> str:
+        """Return the id of a message that a client sent. Readers of a whole session get ids of events."""
+        return event_id if self.run is None else self.run.messages.choose_id(client_message_id, event_id)
 
     def find_step_name(self, name: str) -> str:
         """Return the name of an agent's step: agents of one name may answer in several channels at once."""

@@ -10,6 +10,7 @@ from turnlog.events import (
     AgentHandoff,
     AgentStart,
     AgentUsage,
+    ApprovalDecision,
     ApprovalRequest,
     AssistantBlock,
     AssistantFiles,
@@ -40,12 +41,14 @@ from turnlog.wire.dialects.streamed_blocks import (
     convert_block_delta,
     convert_block_end,
     convert_block_start,
-    finish_block,
+    finish_text,
+    list_part_ids,
 )
 from turnlog.wire.dialects.surfaces import surface_operations
 
 APPROVALS_SINCE = 6
 RESET_STEP_SINCE = 7
+APPROVAL_RESPONSES_SINCE = 7
 
 
 # people
@@ -76,8 +79,7 @@ def _convert_agent_start(out: AiSdkWriter, _: AiSdkAgent, envelope: Envelope, pa
     agent = AiSdkAgent(payload.name)
     out.agents[agent_id] = agent
     if payload.parent_id is None:
-        out.outcome.end = None
-        out.outcome.error = None
+        out.outcome.begin_turn()
         if payload.via == "prompt":
             out.begin_message(message_id_of(envelope.trace_id or envelope.id))
         out.start_step()
@@ -106,8 +108,7 @@ def _convert_agent_end(out: AiSdkWriter, agent: AiSdkAgent, envelope: Envelope, 
         out.write_card(agent, payload.stop_reason if has_failed else "done")
         return
     out.finish_step()
-    if payload.stop_reason != "handoff":
-        out.outcome.end = payload
+    out.outcome.end_turn(payload)
 
 
 def _convert_handoff(out: AiSdkWriter, agent: AiSdkAgent, envelope: Envelope, payload: AgentHandoff) -> None:
@@ -128,7 +129,7 @@ def _convert_error(out: AiSdkWriter, _: AiSdkAgent, __: Envelope, payload: Sessi
 
 
 def _convert_retract(out: AiSdkWriter, agent: AiSdkAgent, envelope: Envelope, payload: BlockRetract) -> None:
-    part_ids = [agent.call_ids.get(block_id, block_id) for block_id in payload.block_ids]
+    part_ids = list_part_ids(agent, payload.block_ids)
     # A reset removes all parts of the step, and none of earlier steps.
     is_whole_step = out.in_step and out.step_parts == set(part_ids)
     can_reset = is_whole_step and out.version >= RESET_STEP_SINCE
@@ -155,11 +156,8 @@ def _convert_retract(out: AiSdkWriter, agent: AiSdkAgent, envelope: Envelope, pa
 def _convert_assistant_message(
     out: AiSdkWriter, agent: AiSdkAgent, envelope: Envelope, payload: AssistantMessage
 ) -> None:
-    if payload.block_id not in agent.blocks and not payload.text:
-        return
-    whole = AiSdkBlock("text", payload.block_id or envelope.id)
-    finish_block(out, agent, payload.block_id, whole, payload.text)
-    if agent.card is None:
+    part_id = finish_text(out, agent, envelope, "text", payload)
+    if part_id is not None and agent.card is None:
         for number, citation in enumerate(payload.citations):
             out.out.append(citation_part(citation, f"{envelope.id}-{number}"))
 
@@ -167,10 +165,7 @@ def _convert_assistant_message(
 def _convert_assistant_thinking(
     out: AiSdkWriter, agent: AiSdkAgent, envelope: Envelope, payload: AssistantThinking
 ) -> None:
-    if payload.block_id not in agent.blocks and not payload.text:
-        return
-    whole = AiSdkBlock("thinking", payload.block_id or envelope.id)
-    finish_block(out, agent, payload.block_id, whole, payload.text)
+    finish_text(out, agent, envelope, "thinking", payload)
 
 
 def _convert_assistant_block(
@@ -244,10 +239,25 @@ def _convert_approval_request(
     if payload.call_id not in out.tools:
         return
     if out.version >= APPROVALS_SINCE:
-        out.write("tool-approval-request", approvalId=payload.call_id, toolCallId=payload.call_id)
+        out.approvals.add(payload.call_id)
+        call = {"approvalId": payload.call_id, "toolCallId": payload.call_id}
+        out.write("tool-approval-request", **call, reason=payload.reason)
         return
     request = {"toolCallId": payload.call_id, "tool": payload.tool, "reason": payload.reason}
     out.write_data("approval", request, id=payload.call_id)
+
+
+def _convert_approval_decision(
+    out: AiSdkWriter, _: AiSdkAgent, __: Envelope, payload: ApprovalDecision
+) -> None:
+    # A client refuses the response to a request that its message does not have.
+    if out.version < APPROVAL_RESPONSES_SINCE or payload.call_id not in out.approvals:
+        return
+    out.approvals.remove(payload.call_id)
+    is_approved = payload.decision == "approve"
+    out.write(
+        "tool-approval-response", approvalId=payload.call_id, approved=is_approved, reason=payload.notes
+    )
 
 
 CONVERTERS: dict[type, Callable[[AiSdkWriter, AiSdkAgent, Envelope, Any], None]] = {
@@ -271,4 +281,5 @@ CONVERTERS: dict[type, Callable[[AiSdkWriter, AiSdkAgent, Envelope, Any], None]]
     ToolResult: _convert_tool_result,
     ToolAwait: _convert_tool_await,
     ApprovalRequest: _convert_approval_request,
+    ApprovalDecision: _convert_approval_decision,
 }

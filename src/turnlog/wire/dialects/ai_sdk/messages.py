@@ -7,7 +7,8 @@ parts; a retraction also removes the parts that a client before version 7 can on
 from collections.abc import Callable
 from typing import Any
 
-from turnlog.events.content import PromptPart, PromptText
+from turnlog.events import AgentStart, Envelope, Payload, UiMessage, UnknownPayload
+from turnlog.events.content import PromptPart, PromptText, strip_labels
 
 Part = dict[str, Any]
 
@@ -19,13 +20,29 @@ class ChatMessages:
         self.messages: list[dict[str, Any]] = []
         self._parts: list[Part] = []
         self._by_id: dict[str, Part] = {}  # the parts of the last message by their id in the stream
+        self._prompt_ids: dict[str, str | None] = {}  # the client's ids of messages that wait, by turn
+
+    def apply_person(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
+        """Add the message of a person that an event has: one that opens a turn comes with its agent."""
+        if isinstance(payload, AgentStart) and payload.via == "prompt" and payload.prompt:
+            prompt_id = self._prompt_ids.pop(envelope.trace_id or "", None)
+            self.add_user_message(self._choose_id(prompt_id, envelope.id), payload.prompt, payload.content)
+        elif isinstance(payload, UiMessage) and envelope.agent_id:
+            message_id = self._choose_id(payload.client_message_id, envelope.id)
+            self.add_user_message(message_id, payload.text, payload.content)
+        elif isinstance(payload, UiMessage):
+            self._prompt_ids[envelope.trace_id or ""] = payload.client_message_id
+
+    def _choose_id(self, client_message_id: str | None, event_id: str) -> str:
+        """Return the client's id. An edited message comes with that of the first: it gets the event's."""
+        is_used = any(message["id"] == client_message_id for message in self.messages)
+        return event_id if client_message_id is None or is_used else client_message_id
 
     def add_user_message(self, message_id: str, text: str, content: tuple[PromptPart, ...] = ()) -> None:
         """Add a message of a person. Its files are parts, if they have a type: the SDK requires one."""
         files = [item for item in content if not isinstance(item, PromptText) and item.media_type]
-        texts = [item.text for item in content if isinstance(item, PromptText)]
-        # The text of a message with files may have a label for each: the parts say it better.
-        shown_text = "\n".join(texts) if files else text
+        # Not the texts of `content`: a client of AG-UI also puts what only the model gets there.
+        shown_text = strip_labels(text, files)
         parts: list[Part] = [{"type": "text", "text": shown_text}] if shown_text else []
         for item in files:
             file_part = {"type": "file", "mediaType": item.media_type, "url": item.src}
@@ -87,7 +104,16 @@ class ChatMessages:
         self._call(part).update(state="output-error", input=part["input"], errorText=part["errorText"])
 
     def _approval(self, part: Part) -> None:
-        self._call(part).update(state="approval-requested", approval={"id": part["approvalId"]})
+        approval = {"id": part["approvalId"]}
+        if "reason" in part:
+            approval["requestReason"] = part["reason"]
+        self._call(part).update(state="approval-requested", approval=approval)
+
+    def _approval_response(self, part: Part) -> None:
+        # The id of an approval is that of its call.
+        call = self._by_id[part["approvalId"]]
+        decision = {name: part[name] for name in ("approved", "reason") if name in part}
+        call.update(state="approval-responded", approval={**call["approval"], **decision})
 
     def _output(self, part: Part) -> None:
         self._call(part).update(state="output-available", output=part["output"])
@@ -97,7 +123,8 @@ class ChatMessages:
 
     def _denied(self, part: Part) -> None:
         call = self._call(part)
-        call.update(state="output-denied", approval={"id": part["toolCallId"], "approved": False})
+        approval = {"id": part["toolCallId"], **call.get("approval", {}), "approved": False}
+        call.update(state="output-denied", approval=approval)
 
     def _step(self, _: Part) -> None:
         self._parts.append({"type": "step-start"})
@@ -138,6 +165,7 @@ REDUCERS: dict[str, Callable[[ChatMessages, Part], None]] = {
     "tool-input-available": ChatMessages._call_input,
     "tool-input-error": ChatMessages._call_input_error,
     "tool-approval-request": ChatMessages._approval,
+    "tool-approval-response": ChatMessages._approval_response,
     "tool-output-available": ChatMessages._output,
     "tool-output-error": ChatMessages._output_error,
     "tool-output-denied": ChatMessages._denied,

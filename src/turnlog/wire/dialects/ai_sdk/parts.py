@@ -66,9 +66,11 @@ def total_usage(usages: Iterable[Usage]) -> dict[str, int]:
         total = usage if total is None else total + usage
     if total is None:
         return {}
+    # The SDK counts cached tokens as part of the input, and not beside it.
+    input_tokens = total.input_tokens + total.cache_read_tokens + total.cache_creation_tokens
     return {
-        "inputTokens": total.input_tokens,
+        "inputTokens": input_tokens,
         "outputTokens": total.output_tokens,
-        "totalTokens": total.input_tokens + total.output_tokens,
+        "totalTokens": input_tokens + total.output_tokens,
         "cachedInputTokens": total.cache_read_tokens,
     }

@@ -60,6 +60,7 @@ class AiSdkWriter:
         self.progress = RunProgress()
         self.agents: dict[str, AiSdkAgent] = {}
         self.tools: dict[str, str] = {}  # the calls that the message has, by id
+        self.approvals: set[str] = set()  # the calls whose approval the message requests
         self.in_step = False
         self.step_parts: set[str] = set()
         self.views = OpenViews()
@@ -121,6 +122,7 @@ class AiSdkWriter:
         """Begin another message: what came before belongs to the one before."""
         self.message_id = message_id
         self.tools.clear()
+        self.approvals.clear()
         self.in_step = False
         self.replayed.clear()
 
