@@ -15,7 +15,7 @@ from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.server.protocols.ag_ui.capabilities import describe_capabilities
 
 COLOR = {"name": "set_color", "description": "Set it.", "parameters": {"properties": {"color": {}}}}
-IMAGE = {
+IMAGE: dict[str, Any] = {
     "type": "image",
     "source": {"type": "data", "value": b64encode(PIXEL).decode(), "mimeType": "image/png"},
 }
