@@ -68,7 +68,7 @@ def decode_thread(state: bytes | None) -> StoredThread:
         raise UnreadableState(f"the stored thread is not of this version: {str(error)[:80]}") from error
 
 
-def join_pieces(pieces: Sequence[str]) -> str:
+def join_cut_pieces(pieces: Sequence[str]) -> str:
     """Return a text whose surrogate pairs may be cut between two pieces."""
     return replace_lone_surrogates("".join(pieces))
 
@@ -80,7 +80,7 @@ class StreamedCall:
     pieces: list[str] = field(default_factory=list)
 
     def build(self) -> JsonObject:
-        function = {"name": self.name, "arguments": join_pieces(self.pieces)}
+        function = {"name": self.name, "arguments": join_cut_pieces(self.pieces)}
         return {"id": self.call_id, "type": "function", "function": function}
 
 
@@ -96,7 +96,7 @@ class StreamedMessage:
         """Return the message; None if it is empty."""
         message = dict(self.fields)
         if self.pieces:
-            message["content"] = join_pieces(self.pieces)
+            message["content"] = join_cut_pieces(self.pieces)
         if self.calls:
             message["toolCalls"] = [call.build() for call in self.calls]
         return message if "content" in message or self.calls else None
