@@ -7,6 +7,8 @@ Leaving the iterator closes the connection, which is how a run of AG-UI is stopp
 """
 
 import inspect
+import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
@@ -23,7 +25,7 @@ from turnlog.agents.remote.server_client import (
 )
 from turnlog.errors import BadInput, CallerError, PeerError, quote
 from turnlog.parse.foreign.ag_ui_events import DROPPED_TYPES
-from turnlog.parse.json_values import JsonObject, decode_json
+from turnlog.parse.json_values import JsonObject, decode_json, encode_json
 from turnlog.wire.sse import Decoder
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class EventHead(msgspec.Struct):
     type: str
 
 
+SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")  # JSON that has one is rare, and slower to decode
 decode_type = msgspec.json.Decoder(EventHead).decode
 
 
@@ -149,12 +152,31 @@ async def read_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[JsonObject]
 
 def decode_ag_ui_event(data: str) -> JsonObject | None:
     """Return an event; None for one that nothing reads, which may have any size and depth."""
-    body = data.encode()
     try:
+        if SURROGATE_ESCAPE.search(data):
+            return decode_cut_text(data)
+        body = data.encode()
         if decode_type(body).type in DROPPED_TYPES:
             return None
         event = decode_json(body)
-    except (msgspec.DecodeError, RecursionError, BadInput) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError, BadInput) as error:
         raise PeerError(f"expected an event of AG-UI: {str(error)[:80]}, got {quote(data)}") from None
     assert isinstance(event, dict)
     return event
+
+
+def decode_cut_text(data: str) -> JsonObject | None:
+    """Return an event whose `delta` may have one half of a surrogate pair, with the other in the next event.
+
+    Servers in JavaScript cut texts between the halves. Elsewhere in the event a lone half is replaced.
+    """
+    event = json.loads(data)
+    if not isinstance(event, dict) or not isinstance(event.get("type"), str):
+        raise BadInput("expected an object with a type")
+    if event["type"] in DROPPED_TYPES:
+        return None
+    delta = event.get("delta")
+    plain: JsonObject = decode_json(encode_json(event, None))
+    if isinstance(delta, str):
+        plain["delta"] = delta
+    return plain

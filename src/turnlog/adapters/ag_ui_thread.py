@@ -8,7 +8,7 @@ none. Limits: `MAX_HISTORY_BYTES`, of which the oldest files and then the oldest
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ import msgspec
 from turnlog.adapters.ag_ui_files import drop_files, has_files
 from turnlog.adapters.runner import UnreadableState
 from turnlog.errors import BadInput
+from turnlog.events.surrogates import replace_lone_surrogates
 from turnlog.ids import new_id
 from turnlog.parse.foreign.ag_ui_interrupts import AnswerForm
 from turnlog.parse.foreign.common import get_text
@@ -67,6 +68,11 @@ def decode_thread(state: bytes | None) -> StoredThread:
         raise UnreadableState(f"the stored thread is not of this version: {str(error)[:80]}") from error
 
 
+def join_cut_pieces(pieces: Sequence[str]) -> str:
+    """Return a text whose surrogate pairs may be cut between two pieces."""
+    return replace_lone_surrogates("".join(pieces))
+
+
 @dataclass(slots=True)
 class StreamedCall:
     call_id: str
@@ -74,7 +80,7 @@ class StreamedCall:
     pieces: list[str] = field(default_factory=list)
 
     def build(self) -> JsonObject:
-        function = {"name": self.name, "arguments": "".join(self.pieces)}
+        function = {"name": self.name, "arguments": join_cut_pieces(self.pieces)}
         return {"id": self.call_id, "type": "function", "function": function}
 
 
@@ -90,7 +96,7 @@ class StreamedMessage:
         """Return the message; None if it is empty."""
         message = dict(self.fields)
         if self.pieces:
-            message["content"] = "".join(self.pieces)
+            message["content"] = join_cut_pieces(self.pieces)
         if self.calls:
             message["toolCalls"] = [call.build() for call in self.calls]
         return message if "content" in message or self.calls else None

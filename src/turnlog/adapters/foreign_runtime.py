@@ -552,13 +552,16 @@ class ForeignRuntime:
     async def _end_failed(
         self, runner: AgentRunner, output: PartOutput, state: bytes | None
     ) -> list[EventDraft]:
-        """End everything with an error. The checkpoint comes before the end of the agent that has it."""
+        """End everything with an error.
+
+        The checkpoint comes first: the next turn tells the model what became of the calls after it.
+        """
         scope = output.root.scope
-        output.builder.flush("error")
         items = output.builder.take_output()
         if state is not None:
-            items[-1:-1] = [EventDraft(await self._states.make_checkpoint(runner, state), scope, "system")]
-        return items
+            items.append(EventDraft(await self._states.make_checkpoint(runner, state), scope, "system"))
+        output.builder.flush("error")
+        return [*items, *output.builder.take_output()]
 
     async def _close_refused_turn(self, scope: Scope, message: str) -> None:
         problem = EventDraft(

@@ -251,7 +251,19 @@ async def close_open_calls(graph: Any, config: RunnableConfig, part: Part) -> No
             results.append(ToolMessage(reason, tool_call_id=call_id, name=call["name"], status="error"))
     if results:
         node = "tools" if "tools" in graph.nodes else None
-        await graph.aupdate_state(config, {"messages": results}, as_node=node)
+        # `values` has what the finished tasks of an unfinished step have written, and the update drops it
+        messages = [*list_finished_results(snapshot), *results]
+        await graph.aupdate_state(config, {"messages": messages}, as_node=node)
+
+
+def list_finished_results(snapshot: Any) -> list[ToolMessage]:
+    """Return the results of the tasks that finished before another task of their step failed or asked."""
+    results: list[ToolMessage] = []
+    for task in snapshot.tasks:
+        written = task.result.get("messages") if isinstance(task.result, Mapping) else None
+        if isinstance(written, list):
+            results += [message for message in written if isinstance(message, ToolMessage)]
+    return results
 
 
 def describe_result(values: Any) -> str | None:

@@ -7,8 +7,8 @@ files beyond `MAX_SAVED_FILES_BYTES`.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,11 +23,18 @@ from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
     ModelRequest,
+    ModelRequestPart,
+    ToolReturnPart,
     UserContent,
     UserPromptPart,
     repair_messages,
 )
+from pydantic_ai.models import CompletedStreamedResponse, Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
+from pydantic_core import PydanticSerializationError
 
 from turnlog.adapters.frameworks import PYDANTIC_AI
 from turnlog.adapters.part_files import DROPPED_TEXT, MAX_SAVED_FILES_BYTES
@@ -49,6 +56,7 @@ from turnlog.errors import CallerError
 from turnlog.events.agent import StopReason
 from turnlog.parse import AgentInfo, RuntimeAgent
 from turnlog.parse.foreign.pydantic_ai import PydanticAiTranslator
+from turnlog.parse.json_values import encode_json
 from turnlog.parse.runtime_input import to_call_key
 
 SOURCE = "pydantic_ai"
@@ -56,6 +64,7 @@ SOURCE = "pydantic_ai"
 OWN_OPTIONS = frozenset(
     {"conversation", "message_history", "deferred_tool_results", "output_type", "capabilities"}
 )
+REFUSAL_KINDS = frozenset({"retry-feedback", "retry-prompt"})  # earlier versions have only the second
 STREAMED_KINDS = frozenset({"part_start", "part_delta"})
 
 
@@ -125,6 +134,15 @@ class WatchCapability(AbstractCapability[Any]):
                 await watch.output.report(watch.translator.feed, ctx.run_id, plain)
             yield event
 
+    def get_wrapper_model(self, model: Model) -> Model | None:
+        return None if can_stream(model) else WholeReplyModel(model)
+
+    async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
+        watch = self._find_watch(ctx)
+        if watch is not None and is_text_refused(ctx.messages):
+            await watch.output.report(watch.translator.retract_message, ctx.run_id)
+        return request_context
+
     async def after_model_request(self, ctx: RunContext[Any], *, request_context: Any, response: Any) -> Any:
         watch = self._find_watch(ctx)
         if watch is not None:
@@ -160,6 +178,43 @@ class WatchCapability(AbstractCapability[Any]):
             return await handler(output)
         with set_watch(replace(watch, run_id=ctx.run_id, call_id=call.tool_call_id)):
             return await handler(output)
+
+
+class WholeReplyModel(WrapperModel):
+    """Answers a request for a stream with a whole response, for a model that has no streams."""
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        response = await self.request(messages, model_settings, model_request_parameters)
+        yield CompletedStreamedResponse(
+            response, model_request_parameters=model_request_parameters, replay_events=True
+        )
+
+
+def can_stream(model: Model) -> bool:
+    """Return whether a model has streams. Those of the framework's users need not implement them."""
+    while type(model).request_stream is WrapperModel.request_stream:
+        model = model.wrapped  # type: ignore[attr-defined]
+    if isinstance(model, FunctionModel):
+        return model.stream_function is not None
+    return type(model).request_stream is not Model.request_stream
+
+
+def is_text_refused(messages: Sequence[ModelMessage]) -> bool:
+    """Return whether the model is asked again because its last text was no valid output."""
+    last = messages[-1] if messages else None
+    if not isinstance(last, ModelRequest) or not last.parts:
+        return False
+    # a message whose calls have results stays: retracting it would drop what its tools did
+    return all(
+        part.part_kind in REFUSAL_KINDS and getattr(part, "tool_name", None) is None for part in last.parts
+    )
 
 
 class PydanticAiRunner:
@@ -273,8 +328,31 @@ def dump_history(messages: Sequence[ModelMessage], before: Conversation | None) 
 
 
 def dump_conversation(conversation: Conversation) -> bytes:
-    messages = drop_oldest_files(conversation.messages)
-    return ConversationTypeAdapter.dump_json(replace(conversation, messages=messages))
+    saved = replace(conversation, messages=drop_oldest_files(conversation.messages))
+    try:
+        return ConversationTypeAdapter.dump_json(saved)
+    except PydanticSerializationError:
+        return dump_unusual(saved)
+
+
+def dump_unusual(conversation: Conversation) -> bytes:
+    """Return the state of a conversation that has what JSON cannot express: objects, lone surrogates.
+
+    The framework accepts any object as the result of a tool, or beside it as `metadata`.
+    """
+    messages: list[ModelMessage] = []
+    for message in conversation.messages:
+        if isinstance(message, ModelRequest):
+            message = replace(message, parts=[make_plain_return(part) for part in message.parts])
+        messages.append(replace(message, metadata=to_plain(message.metadata)))
+    saved = replace(conversation, messages=messages)
+    return encode_json(ConversationTypeAdapter.dump_python(saved, mode="json"), None)
+
+
+def make_plain_return(part: ModelRequestPart) -> ModelRequestPart:
+    if not isinstance(part, ToolReturnPart):
+        return part
+    return replace(part, content=to_plain(part.content), metadata=to_plain(part.metadata))
 
 
 def drop_oldest_files(messages: Sequence[ModelMessage]) -> list[ModelMessage]:

@@ -34,7 +34,7 @@ from turnlog.state.descriptions import (
 )
 from turnlog.state.tree import Tree
 
-MAX_ENDED_CALLS = 1024  # of one turn, as many as an agent can have open
+MAX_ENDED_CALLS = 1024  # as many as an agent can have open
 MAX_APP_EVENTS = 100  # in one message; older ones are dropped
 DENIED_MESSAGE = "a person said no"
 EXPIRED_MESSAGE = "no person answered in time"
@@ -56,7 +56,7 @@ class TurnInputs:
         self._app_event_texts: deque[str] = deque(maxlen=MAX_APP_EVENTS)
         self._answers: dict[str, dict[CallKey, Answer]] = {}  # by turn
         self.answered_calls: dict[str, dict[str, None]] = {}  # by open agent, in the order of the answers
-        self._ended_calls: dict[str, dict[str, str]] = {}  # by channel, since its last checkpoint
+        self._ended_calls: dict[str, dict[str, str]] = {}  # by channel, since a turn ended well
 
     def inspect(self, envelope: Envelope, payload: Payload | UnknownPayload) -> AnsweredCall:
         call = find_answered_call(self._tree, envelope, payload)
@@ -70,11 +70,12 @@ class TurnInputs:
                 self._app_event_texts.clear()
         elif isinstance(payload, AgentCheckpoint):
             self._consume(trace)
-            self._ended_calls.pop(envelope.channel or "", None)
         elif isinstance(payload, AgentEnd):
             self.answered_calls.pop(envelope.agent_id or "", None)
             if not envelope.depth:
                 self._consume(trace)
+                if payload.stop_reason == "end_turn":
+                    self._ended_calls.pop(envelope.channel or "", None)
         else:
             self._apply_input(envelope, payload, context)
 
@@ -127,7 +128,10 @@ class TurnInputs:
         return self._files.pop(trace, [])
 
     def ended_calls_of(self, channel: str | None) -> dict[str, str]:
-        """Return what became of the calls of a channel since its last checkpoint, by call id."""
+        """Return what became of the calls of a channel since its last turn that ended well, by call id.
+
+        A state that was saved when a turn failed or was stopped may lack results that the log has.
+        """
         return dict(self._ended_calls.get(channel or "", {}))
 
     def answers_of(self, trace: str) -> dict[CallKey, Answer]:

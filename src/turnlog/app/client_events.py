@@ -296,7 +296,8 @@ class ClientEventBatch:
             return [self._with_new_turn(event)]
 
         try:
-            scope, call = find_waiting_call(self._folds.tree, call_id)
+            args_hash = payload.args_hash if isinstance(payload, ApprovalDecision) else None
+            scope, call = find_waiting_call(self._folds.tree, call_id, args_hash)
         except NotFound:
             return await self._previous_answer(payload, call_id)
         # the call is approved already, and another process runs it

@@ -70,10 +70,11 @@ class JsonRequests:
                 if status < 500 and status != TOO_MANY_REQUESTS:
                     raise ServerRefused(status, read_refusal(body))
                 raise ServerUnavailable(f"the server answered {status}: {read_refusal(body)}")
-            except ServerUnavailable:
+            except ServerUnavailable as error:
                 failures += 1
                 if failures >= RETRY.max_attempts:
-                    raise
+                    problem = f"{self.client.base_url} did not answer after {failures} tries: {error}"
+                    raise ServerUnavailable(problem) from error
                 await self.sleep(RETRY.delay_s(failures))
 
 

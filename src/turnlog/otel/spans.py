@@ -29,13 +29,13 @@ from turnlog.events import (
     Usage,
 )
 from turnlog.events.envelope import parse_timestamp_ms
+from turnlog.otel.providers import find_provider
 
 AttributeValue = str | int | float | tuple[str, ...]
 SpanKind = Literal["internal", "client", "server"]
 
 NS_PER_MS = 1_000_000
 FAILED_STOP_REASONS = frozenset({"error", "timeout"})
-PROVIDER = "turnlog"  # gen_ai.provider.name is required; the log does not say which provider ran a model
 MAX_OPEN_TURNS = 1024  # a turn that never ends must not keep its spans for ever
 
 
@@ -75,7 +75,7 @@ class TurnSpans:
     agents: dict[str, OpenSpan] = field(default_factory=dict)
     calls: dict[tuple[str, str], OpenSpan] = field(default_factory=dict)
     completion_starts: dict[str, int] = field(default_factory=dict)
-    error: str | None = None
+    error_code: str | None = None  # of the last `session.error`
 
 
 class SpanBuilder:
@@ -126,9 +126,9 @@ class SpanBuilder:
             del self._turns[next(iter(self._turns))]
         return turn
 
-    def _end_turn(self, turn: TurnSpans, entry: Entry, at_ns: int) -> None:
+    def _end_turn(self, turn: TurnSpans, entry: Entry, at_ns: int, error: str | None) -> None:
         del self._turns[entry.trace_id or ""]
-        self._add_span(turn, turn.span, entry, at_ns, turn.error)
+        self._add_span(turn, turn.span, entry, at_ns, error)
 
     # agents
 
@@ -138,7 +138,7 @@ class SpanBuilder:
         parent = call or turn.agents.get(start.parent_id or "") or turn.span
         attributes: dict[str, AttributeValue] = {
             "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.provider.name": find_provider(start.model),
             "gen_ai.agent.id": agent_id,
             "gen_ai.agent.name": start.name,
             "gen_ai.conversation.id": self._session_id,
@@ -158,16 +158,16 @@ class SpanBuilder:
             span.attributes |= usage_attributes(end.usage)
         error = None
         if end.stop_reason in FAILED_STOP_REASONS:
-            error = turn.error or end.stop_reason
-            turn.error = error
+            error = turn.error_code or end.stop_reason
         turn.completion_starts.pop(entry.agent_id or "", None)
         self._add_span(turn, span, entry, at_ns, error)
         # the successor of a hand-off starts in the same batch
         if not turn.agents and end.stop_reason != "handoff":
-            self._end_turn(turn, entry, at_ns)
+            # a turn whose sub-agent failed, or that went on after an error, may still end well
+            self._end_turn(turn, entry, at_ns, error)
 
     def _note_error(self, turn: TurnSpans, entry: Entry, error: SessionError, at_ns: int) -> None:
-        turn.error = error.code
+        turn.error_code = error.code
 
     # completions and calls
 
@@ -183,7 +183,7 @@ class SpanBuilder:
             start_ns = at_ns - usage.duration_ms * NS_PER_MS
         attributes: dict[str, AttributeValue] = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.provider.name": find_provider(usage.model),
             "gen_ai.request.model": usage.model,
             "gen_ai.response.model": usage.model,
             "gen_ai.conversation.id": self._session_id,
@@ -259,8 +259,10 @@ def build_spans(session_id: str, entries: Iterable[Entry]) -> list[SpanValue]:
 
 
 def usage_attributes(usage: Usage) -> dict[str, AttributeValue]:
+    # in the conventions the input includes what came from a cache; in the log it does not
+    cached_tokens = usage.cache_read_tokens + usage.cache_creation_tokens
     attributes: dict[str, AttributeValue] = {
-        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.input_tokens": usage.input_tokens + cached_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
     }
     if usage.cache_read_tokens:

@@ -95,6 +95,31 @@ def test_every_run_has_the_whole_history_and_the_state() -> None:
     assert last["content"] == "More"
 
 
+def test_pair_of_surrogates_that_a_server_cuts_in_two_is_one_character() -> None:
+    cut = event("TEXT_MESSAGE_CONTENT", messageId="m1", delta="\ude00 and \ud800")
+    text = say("A smile: \ud83d")
+    start, args, end = call("c1", args='{"value": "\ud83d')
+    rest = event("TOOL_CALL_ARGS", toolCallId="c1", delta='\ude00"}')
+    result = event("TOOL_CALL_RESULT", messageId="t1", toolCallId="c1", content="\ud83d")
+    calling = [start, args, rest, end, result]
+    peer = Peer(
+        run(event("RAW", event="\ud83d"), *text[:-1], cut, text[-1], *calling), run(*say("Again.", "m3"))
+    )
+
+    async def act(session: RuntimeHarness) -> None:
+        await session.say("Hi")
+        await session.say("And now?")
+        messages = await session.find(AssistantMessage)
+        assert [message.text for message in messages] == ["A smile: \U0001f600 and \ufffd", "Again."]
+        [tool_call] = await session.find(ToolCall)
+        assert tool_call.args == {"value": "\U0001f600"}
+        await session.check_laws()
+
+    talk(peer, act)
+    sent = next(message for message in peer.bodies[1]["messages"] if message["role"] == "assistant")
+    assert sent["content"] == "A smile: \U0001f600 and \ufffd"
+
+
 def test_server_that_keeps_the_thread_gets_only_what_is_new() -> None:
     peer = Peer(run(*say("One.")), run(*call("c1")), run(*say("Two.", "m2")))
 

@@ -384,6 +384,33 @@ def test_code_that_cancels_itself_fails_its_turn() -> None:
     run_test(scenario)
 
 
+def test_next_turn_is_told_what_became_of_the_calls_of_a_failed_one() -> None:
+    async def fail_first(part: Part, output: PartOutput) -> Finished:
+        if part.message != "Hi":
+            return Finished(b"done")
+        for call_id in ("call_1", "call_2"):
+            await output.report(output.builder.call, output.root, "look", None, call_id)
+        await output.report(output.builder.complete_message, output.root)
+        await output.report(output.builder.result, output.root, "call_2", "grass")
+        output.save_state(b"half")
+        raise ValueError("the tool raised")
+
+    async def scenario() -> None:
+        runner = ScriptedRunner(fail_first)
+        async with open_session(OneRunner(runner)) as session:
+            await session.say("Hi")
+            await session.restart()
+            await session.say("Next")
+            await session.check_laws()
+        assert runner.parts[1].state == b"half"
+        assert dict(runner.parts[1].ended_calls) == {
+            "call_1": "Its agent has ended.",
+            "call_2": "It ran, and returned: grass",
+        }
+
+    run_test(scenario)
+
+
 def test_event_that_the_log_refuses_ends_the_turn_with_an_error() -> None:
     async def break_catalog(part: Part, output: PartOutput) -> Finished:
         await output.report(output.builder.text, output.root, "Hello")

@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from deepagents import create_deep_agent
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
@@ -13,7 +17,15 @@ from langgraph.types import interrupt
 from tests.support.runtimes.langgraph import ScriptedModel, make_agent
 from turnlog import adapters
 from turnlog.adapters import ForeignAgent, Part
-from turnlog.events import AgentEnd, AgentStart, ApprovalRequest, AssistantMessage, Entry, ToolAwait
+from turnlog.events import (
+    AgentEnd,
+    AgentStart,
+    ApprovalRequest,
+    AssistantMessage,
+    Entry,
+    ToolAwait,
+    ToolResult,
+)
 from turnlog.log import Log, MemoryStore
 from turnlog.testing.runtimes import AgentScript, ScriptRecord, ScriptReply, ScriptTool
 from turnlog.testing.runtimes.answering import SEVERAL
@@ -137,3 +149,80 @@ def test_config_may_be_a_function_of_the_part() -> None:
     asyncio.run(scenario())
     assert [part.conversation_key for part in parts] == [SESSION]
     assert Part("s", channel="c").conversation_key == "s/c"
+
+
+class SeenModel(GenericFakeChatModel):
+    """A model that says given messages. `seen` has what it read."""
+
+    seen: list[list[Any]]
+
+    def bind_tools(self, tools: Any, **options: Any) -> Any:
+        return self
+
+    def _generate(self, messages: Any, *args: Any, **options: Any) -> Any:
+        self.seen.append(messages)
+        return super()._generate(messages, *args, **options)
+
+    @property
+    def results(self) -> dict[str, str]:
+        """Return the results that it read last, by call."""
+        return {message.tool_call_id: message.text for message in self.seen[-1] if message.type == "tool"}
+
+
+def make_model(*calls: str) -> SeenModel:
+    items = [{"name": name, "args": {}, "id": f"call_{name}"} for name in calls]
+    answers = iter([AIMessage("", tool_calls=items), AIMessage("I see.")])
+    return SeenModel(messages=answers, seen=[], disable_streaming=True)
+
+
+@tool
+async def look() -> str:
+    """Look."""
+    return "grass"
+
+
+def test_turn_after_a_failed_step_has_the_results_of_the_tools_that_finished() -> None:
+    has_looked = asyncio.Event()
+
+    @tool
+    async def fail() -> str:
+        """Fail."""
+        await has_looked.wait()
+        raise ValueError("broken")
+
+    model = make_model("look", "fail")
+
+    async def scenario() -> None:
+        log = Log(MemoryStore())
+        await log.create("failing", SESSION)
+        agent = adapters.langgraph(create_agent(model, [look, fail], name="Lead"))
+        async for entry in agent.run("one", log=log, session_id=SESSION):
+            if isinstance(entry.payload, ToolResult):
+                has_looked.set()
+        entries = await run(agent, log, "two")
+        assert [message.text for message in payloads(entries, AssistantMessage)] == ["I see."]
+        await log.close()
+
+    asyncio.run(scenario())
+    assert model.results == {"call_look": "grass", "call_fail": "Its agent has ended."}
+
+
+def test_message_in_place_of_an_answer_keeps_the_results_of_the_tools_that_finished() -> None:
+    @tool
+    async def ask() -> str:
+        """Ask the person."""
+        return str(interrupt("Which colour?"))
+
+    model = make_model("look", "ask")
+
+    async def scenario() -> None:
+        log = Log(MemoryStore())
+        await log.create("asking", SESSION)
+        await run(adapters.langgraph(create_agent(model, [look, ask], name="Lead")), log, "one")
+        agent = adapters.langgraph(create_agent(model, [look, ask], name="Lead"))
+        entries = await run(agent, log, "Never mind.")
+        assert [message.text for message in payloads(entries, AssistantMessage)] == ["I see."]
+        await log.close()
+
+    asyncio.run(scenario())
+    assert model.results == {"call_look": "grass", "call_ask": "The user went on with a message."}

@@ -433,3 +433,22 @@ def test_model_of_chat_completions_is_streamed_whole_with_the_usage_of_each_comp
         assert [(usage.input_tokens, usage.output_tokens) for usage in usages] == [(50, 9), (50, 9)]
 
     play(work())
+
+
+def test_tool_that_returns_bytes_does_not_fail_its_run() -> None:
+    @function_tool(name_override="look")
+    def look(value: str) -> Any:
+        return b"\xff"
+
+    def make(script: AgentScript, record: ScriptRecord) -> adapters.ForeignAgent:
+        return adapters.openai_agents(Agent(name="Lead", model=ScriptedModel(script, record), tools=[look]))
+
+    async def scenario() -> None:
+        script = call_once(CallTool("look", "x", "call_a"))
+        async with open_session(Made(make), script) as session:
+            await session.say("Hi")
+            assert (await session.end_of("Lead")).stop_reason == "end_turn"
+            assert (await session.results())["call_a"].result == "_w=="
+            await session.check()
+
+    play(scenario())

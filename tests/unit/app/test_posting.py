@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.adapters.scripted_runner import ScriptedRunner
 from tests.unit.app.desk import (
     ADA,
     BOB,
@@ -22,11 +23,13 @@ from tests.unit.app.desk import (
     play,
 )
 from turnlog import Agent, View, tool
+from turnlog.adapters import Finished, ForeignAgent, Part, PartOutput, Paused, Question
 from turnlog.agents import Scripted, ToolContext, ToolUse
 from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.app import App, ClientEvent, Membership, Principal, Roles
 from turnlog.errors import BadInput, Conflict, InvalidEvent, NotFound, TurnlogError, UnknownType
 from turnlog.events.view_nodes import Button
+from turnlog.parse import AgentInfo
 from turnlog.state.history import Message
 
 CASE = make_app(
@@ -232,6 +235,41 @@ def test_a_decision_that_comes_again_while_its_call_ends_is_the_same(monkeypatch
 
             monkeypatch.setattr(at.log, "closing_event", ended)
             assert await at.post(ada, "approval.decision", yes) == seq
+
+    play(run)
+
+
+def test_a_decision_is_for_the_call_whose_arguments_it_names_if_two_agents_use_one_call_id() -> None:
+    answers: list[tuple[str | None, str]] = []
+
+    async def ask_twice(part: Part, output: PartOutput) -> Finished | Paused:
+        builder = output.builder
+        if part.message is None:
+            agents = {agent.agent_id: agent.scope.agent_name for agent in builder.open_agents}
+            answers.extend((agents[key[0]], type(value).__name__) for key, value in part.answers.items())
+            return Finished()
+        questions = []
+        for name in ("First", "Second"):
+            child = builder.start_child(output.root, None, AgentInfo(name, source_id=name))
+            builder.call(child, "delete", {"path": name}, "call_1")
+            builder.complete_message(child)
+            questions.append(Question(child, "call_1"))
+        await output.flush()
+        return Paused(b"waits", questions)
+
+    async def run() -> None:
+        async with desk(make_app(agent=ForeignAgent(ScriptedRunner(ask_twice), {}))) as at:
+            ada = await at.sessions.create(ADA)
+            await at.say(ada, "delete")
+            await at.until(ada, "approval.request")
+            first, second = bodies(await at.told(ada, "approval.request"))
+            no = {"call_id": "call_1", "args_hash": second["args_hash"], "decision": "deny"}
+            await at.post(ada, "approval.decision", no)
+            yes = {"call_id": "call_1", "args_hash": first["args_hash"], "decision": "approve"}
+            await at.post(ada, "approval.decision", yes)
+            await at.until(ada, "agent.end")
+            await at.wait_for_runner(ada)
+        assert sorted(answers) == [("First", "Approved"), ("Second", "Denied")]
 
     play(run)
 

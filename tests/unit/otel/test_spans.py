@@ -14,11 +14,12 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 import turnlog
 from turnlog.errors import CallerError, PeerError
-from turnlog.events import AgentHandoff, AgentStart, EventDraft, Scope, UiMessage, Usage
+from turnlog.events import AgentHandoff, AgentStart, EventDraft, Scope, SessionError, UiMessage, Usage
 from turnlog.events.agent import AgentEnd, AgentUsage, Cost
 from turnlog.events.tool import ToolCall, ToolResult
 from turnlog.log import Log, MemoryStore
 from turnlog.otel import export_session_spans
+from turnlog.otel.providers import find_provider
 from turnlog.otel.spans import MAX_OPEN_TURNS, build_spans
 from turnlog.vocabularies import FULL_CATALOG
 
@@ -82,7 +83,7 @@ def test_a_turn_becomes_a_tree_of_spans_with_the_names_of_the_conventions() -> N
             "gen_ai.request.model": "m",
             "gen_ai.response.model": "m",
             "gen_ai.conversation.id": session,
-            "gen_ai.usage.input_tokens": 10,
+            "gen_ai.usage.input_tokens": 17,  # with those of the cache
             "gen_ai.usage.output_tokens": 2,
             "gen_ai.usage.cache_read.input_tokens": 3,
             "gen_ai.usage.cache_creation.input_tokens": 4,
@@ -179,6 +180,56 @@ def test_a_hand_off_stays_in_its_turn_and_costs_are_kept() -> None:
     assert spans[2].error == "timeout"
     assert spans[2].start_ns == spans[2].end_ns  # the clock was set back
     assert spans[2].attributes["gen_ai.usage.input_tokens"] == 1
+
+
+def test_a_turn_that_ends_well_after_the_error_of_a_sub_agent_has_no_error() -> None:
+    story = Story()
+    story.add(AgentStart(name="A", via="prompt"), trace_id="tr_1", agent_id="agt_1")
+    child = AgentStart(name="B", via="call", parent_id="agt_1")
+    story.add(child, trace_id="tr_1", agent_id="agt_2", depth=1)
+    story.add(SessionError(code="agent_failed", message="x"), trace_id="tr_1", agent_id="agt_2", depth=1)
+    story.add(AgentEnd(stop_reason="error"), trace_id="tr_1", agent_id="agt_2", depth=1)
+    story.add(AgentEnd(stop_reason="end_turn"), trace_id="tr_1", agent_id="agt_1")
+    spans = build_spans("sess_1", story.entries)
+    assert [(span.name, span.error) for span in spans] == [
+        ("invoke_agent B", "agent_failed"),
+        ("invoke_agent A", None),
+        ("turn", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "provider"),
+    [
+        ("claude-sonnet-4-5", "anthropic"),
+        ("anthropic:claude-sonnet-4-5", "anthropic"),
+        ("gpt-5", "openai"),
+        ("openai/gpt-5", "openai"),
+        ("openrouter/openai/gpt-5", "openai"),
+        ("o3", "openai"),
+        ("google-gla:gemini-2.5-pro", "gcp.gemini"),
+        ("bedrock:anthropic.claude-v2", "aws.bedrock"),
+        ("mistral-large-latest", "mistral_ai"),
+        ("gptx", "turnlog"),
+        ("scripted", "turnlog"),
+        (":", "turnlog"),
+        ("", "turnlog"),
+        (None, "turnlog"),
+    ],
+)
+def test_provider_of_a_span_is_known_from_the_name_of_the_model(model: str | None, provider: str) -> None:
+    assert find_provider(model) == provider
+
+
+def test_spans_name_the_provider_of_their_model() -> None:
+    story = Story()
+    story.add(AgentStart(name="A", via="prompt", model="gpt-5"), trace_id="tr_1", agent_id="agt_1")
+    completion = AgentUsage(model="claude-opus-4-1", usage=Usage(input_tokens=1, output_tokens=1))
+    story.add(completion, trace_id="tr_1", agent_id="agt_1")
+    story.add(AgentEnd(stop_reason="end_turn"), trace_id="tr_1", agent_id="agt_1")
+    chat, agent, _ = build_spans("sess_1", story.entries)
+    assert chat.attributes["gen_ai.provider.name"] == "anthropic"
+    assert agent.attributes["gen_ai.provider.name"] == "openai"
 
 
 def test_events_that_belong_to_nothing_open_make_no_spans() -> None:

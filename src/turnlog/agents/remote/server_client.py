@@ -55,7 +55,7 @@ class ServerClient:
             check_token(token)
         if find_spec("httpx2") is None:
             raise CallerError(MISSING_PACKAGE)
-        self._base_url = url.rstrip("/")
+        self.base_url = url.rstrip("/")
         self._headers = {"accept-encoding": "identity"}
         if token is not None:
             self._headers["authorization"] = f"Bearer {token}"
@@ -101,7 +101,7 @@ class ServerClient:
     ) -> AsyncIterator["httpx2.Response"]:
         if self._client is None:
             self._client = self._open_client()
-        request = self._client.build_request(method, self._base_url + path, headers=headers, content=body)
+        request = self._client.build_request(method, self.base_url + path, headers=headers, content=body)
         with translate_transport_errors():
             async with asyncio.timeout(RESPONSE_TIMEOUT_S):
                 response = await self._client.send(request, stream=True)
@@ -116,7 +116,7 @@ class ServerClient:
         return httpx2.AsyncClient(
             headers=self._headers,
             # the trust store of this machine, as every other Python program here uses it
-            verify=ssl.create_default_context() if self._base_url.startswith("https:") else False,
+            verify=ssl.create_default_context() if self.base_url.startswith("https:") else False,
             timeout=httpx2.Timeout(RESPONSE_TIMEOUT_S, read=self._silence_timeout_s, pool=None),
             # one stream for each session stays open, so the number of connections has no limit of its own
             limits=httpx2.Limits(max_connections=None, keepalive_expiry=KEEPALIVE_S),

@@ -63,13 +63,24 @@ def _cancel_waiting_calls(invocation: Invocation, answered: Collection[str]) -> 
             yield EventDraft(result, invocation.scope, "system")
 
 
-def find_waiting_call(tree: Tree, call_id: str) -> tuple[Scope, OpenCall]:
-    """Return a call that waits for an answer, and the scope of its agent. Raise `NotFound` without one."""
+def find_waiting_call(tree: Tree, call_id: str, args_hash: str | None = None) -> tuple[Scope, OpenCall]:
+    """Return a call that waits for an answer, and the scope of its agent. Raise `NotFound` without one.
+
+    Two agents may use the same call id. Of their calls, the one whose approval has the `args_hash` counts,
+    or else the first.
+    """
+    found: tuple[Scope, OpenCall] | None = None
     for invocation in tree.open.values():
         call = invocation.calls.get(call_id)
-        if call and call.is_waiting:
+        if call is None or not call.is_waiting:
+            continue
+        request = call.approval_request
+        if args_hash is not None and request is not None and request.args_hash == args_hash:
             return invocation.scope, call
-    raise NotFound(f"no call {call_id[:80]} waits for an answer")
+        found = found or (invocation.scope, call)
+    if found is None:
+        raise NotFound(f"no call {call_id[:80]} waits for an answer")
+    return found
 
 
 def answer_events(tree: Tree, call_id: str, value: Any) -> list[EventDraft]:

@@ -100,6 +100,12 @@ class PydanticAiTranslator:
         self._builder.complete_message(run.agent, tokens, model, stop_reason=stop_reason)
         self._forget_message(run)
 
+    def retract_message(self, run_id: str) -> None:
+        """Take back the last message: the framework refused its text, and asks the model again."""
+        run = self._find_run(run_id)
+        self._builder.retract_message(run.agent, RETRY)
+        self._forget_message(run)
+
     def end_run(self, run_id: str, reason: StopReason = "end_turn", result: str | None = None) -> None:
         """End the agent of a run, unless it is the root, which its runtime ends."""
         run = self._runs.get(run_id)
