@@ -88,14 +88,12 @@ export class TalkFile extends ConsoleElement {
     const { size_bytes } = this.part;
     const name = this.#name;
     const size = size_bytes === null ? "" : formatFileSize(size_bytes, language);
+    const label = html`<span class="name">${name}</span> <span class="size">${size || nothing}</span>`;
+    if (this.part.seq < 0) return html`<span class="file">${label}</span>`;
     const picture = this.#isImage && this.address && !this.problem;
     return html`<a class=${picture ? "picture" : "file"} href=${this.address ?? "#"} download=${name}
       aria-label=${texts.download(picture ? name : `${name} ${size}`.trim())} title=${name} @click=${this.#save}>
-      ${
-        picture
-          ? html`<img src=${this.address} alt=${name} @error=${() => (this.problem = true)}>`
-          : html`<span class="name">${name}</span> <span class="size">${size || nothing}</span>`
-      }</a>`;
+      ${picture ? html`<img src=${this.address} alt=${name} @error=${() => (this.problem = true)}>` : label}</a>`;
   }
 }
 
