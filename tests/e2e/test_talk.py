@@ -442,6 +442,26 @@ def test_guest_of_no_session_and_of_a_closed_one_is_told_what_to_do(
     expect(page.get_by_text(f"hat diese Unterhaltung geschlossen. Grund: {reason}")).to_be_visible()
 
 
+def test_closed_conversation_has_no_open_form_and_nothing_to_send_again(
+    guest: BrowserContext, server: Server
+) -> None:
+    session = server.session()
+    page = join(guest, server, session)
+    write(page, "form please")
+    expect(page.get_by_role("button", name="Book")).to_be_enabled()
+    page.route("**/api/events", lambda route: route.fulfill(status=400, json={"error": "no"}))
+    write(page, "never sent")
+    expect(page.get_by_role("button", name="Try again")).to_be_visible()
+    word = "Donaudampfschifffahrtsgesellschaft" * 5
+    assert server.post("/api/sessions/close", {"session": session, "reason": word})[0] == 204
+    expect(page.get_by_text(word)).to_be_visible()
+    expect(page.get_by_role("button", name="Book")).to_have_count(0)
+    expect(page.locator("tl-view")).to_contain_text("Closed")
+    expect(page.get_by_role("button", name="Try again")).to_have_count(0)
+    expect(page.get_by_role("button", name="Discard")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
 def test_person_without_a_cookie_is_told_to_open_the_link(guest: BrowserContext, server: Server) -> None:
     page = guest.new_page()
     page.goto(f"{server.url}/talk/{server.session()}")

@@ -47,12 +47,14 @@ export class ViewElement extends SessionElement {
     return viewTextsOf(this.session);
   }
 
-  /** "replaced", "closed", or null while the view is open. Too many open views close the oldest. */
+  /** "replaced", "closed", or null while the view is open. Too many open views, or the end of the session, close it. */
   get over() {
     const { log } = this.session;
     const { over, seq, event_id, channel, view } = this.entry;
     // a view of an unknown kind is in no fold: it is open until another one replaces it
-    if (over || this.#error || log.last < seq || !KNOWN_KINDS.has(view.kind)) return over;
+    if (over) return over;
+    if (this.session.hasEnded) return "closed";
+    if (this.#error || log.last < seq || !KNOWN_KINDS.has(view.kind)) return null;
     return log.fold(OpenViews).open.get(viewKey(channel, view.view_id))?.event_id === event_id ? null : "closed";
   }
 
