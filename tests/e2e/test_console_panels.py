@@ -15,6 +15,7 @@ from tests.e2e.harness import Server, running
 APP = "tests.e2e.console_apps:app"
 EVENTS = 60  # more than a list shows at once
 LOW = ViewportSize(width=1400, height=400)
+PHONE = ViewportSize(width=360, height=700)
 TALL = ViewportSize(width=1400, height=1300)
 # Where the bars of the axis and of the first row begin, and how wide they are.
 BARS = """() => [".axis .bars", "[role=option] .bars"].map((place) => {
@@ -136,6 +137,35 @@ def test_times_are_those_of_the_machine_and_a_tooltip_has_utc(chrome: Browser, s
         expect(time).to_have_attribute("title", re.compile(r" UTC, .*America/Los_Angeles"))
         listed = page.locator(".sessions [aria-current] time")
         expect(listed).to_have_text(there[:5])
+
+
+def test_mark_and_copy_button_beside_a_message_are_one_line_each(
+    context: BrowserContext, server: Server
+) -> None:
+    page = at(context, server, "events")
+    say(page, "hello")
+    expect(chat(page)).to_contain_text("I heard: hello")
+    ended(page)
+    entry = chat(page).locator(".entry").last
+    entry.hover()
+    mark, copy = (entry.locator(name).bounding_box() for name in (".seq", ".copy"))
+    assert mark is not None
+    assert copy is not None
+    assert mark["height"] < 2 * 16
+    assert copy["height"] < 2 * 16
+    assert mark["y"] + mark["height"] <= copy["y"] + 1
+
+
+def test_bar_of_a_phone_is_one_line_whatever_it_says_of_the_connection(
+    context: BrowserContext, server: Server
+) -> None:
+    page = at(context, server, "events")
+    page.set_viewport_size(PHONE)
+    bar = page.get_by_role("banner")
+    height = bar.evaluate("(bar) => bar.clientHeight")
+    page.locator("#connection").evaluate("(line) => { line.textContent = 'Reset: reading again'; }")
+    assert bar.evaluate("(bar) => bar.clientHeight") == height
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
 
 
 def test_tab_that_is_chosen_keeps_its_line_under_a_pointer(context: BrowserContext, server: Server) -> None:

@@ -91,6 +91,8 @@ def test_form_of_a_closed_session_cannot_be_sent(context: BrowserContext, server
     assert server.post("/api/sessions/close", {"session": session})[0] == 204
     expect(view.locator("[data-state=closed]")).to_contain_text("Weighing Closed")
     expect(view.get_by_role("button", name="Save")).to_have_count(0)
+    expect(listed(page)).not_to_contain_text("needs your answer")
+    assert server.post("/api/sessions/delete", {"session": session})[0] == 204
 
 
 def test_settings_offer_only_what_the_server_allows_the_member(
