@@ -285,6 +285,18 @@ def test_counts_of_events_say_that_live_pieces_are_left_out(context: BrowserCont
     expect(page.locator(".where")).to_contain_text(re.compile(r"(\d+) of \1, without live pieces"))
 
 
+def test_json_tree_of_the_state_has_no_blank_lines(context: BrowserContext, server: Server) -> None:
+    page = at(context, server, "state")
+    say(page, "note milk")
+    expect(chat(page)).to_contain_text("Noted.")
+    tree = page.get_by_label("State", exact=True).locator("tl-json").first
+    expect(tree).to_contain_text("notes")
+    brace, field = (tree.locator(name).first.bounding_box() for name in ("summary", "tl-json"))
+    assert brace is not None
+    assert field is not None
+    assert field["y"] - (brace["y"] + brace["height"]) < 4
+
+
 def test_agents_of_one_name_show_what_each_was_asked(context: BrowserContext, server: Server) -> None:
     page = at(context, server, "agents")
     for place in ("Oslo", "Bergen"):
