@@ -483,8 +483,11 @@ def test_german_browser_gets_german_texts_and_german_errors(chrome: Browser, ser
         expect(question(page)).to_contain_text("Bitte bestätigen Sie")
         page.get_by_role("button", name="Nein").click()
         expect(log(page)).to_contain_text("Sie haben geantwortet: Nein")
+        write(page, "book it")
+        expect(question(page)).to_contain_text("214,5")
         page.goto(page.url + "?lang=en")
         ready(page)
+        expect(question(page)).to_contain_text("214.5")
         expect(page.locator(".people")).to_have_text("You are Ada · also here: Host")
 
 

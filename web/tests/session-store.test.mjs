@@ -434,6 +434,11 @@ function open(t, options) {
 
 const texts = ({ messages }) => messages.flatMap(({ parts }) => parts.map(({ text }) => text));
 
+test("a store without the id of a session is refused at once", () => {
+  for (const session of [undefined, ""])
+    assert.throws(() => new SessionStore({ session }), { name: "TypeError", message: /expected the id of a session/ });
+});
+
 test("a store can be made and read without a server and a document", () => {
   const store = new SessionStore({ session: "sess_1" });
   assert.equal(store.getSnapshot(), store.getSnapshot());

@@ -77,6 +77,7 @@ export class SessionStore {
   #flushedMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: StoreOptions) {
+    if (!options.session) throw new TypeError(`expected the id of a session, got ${options.session}`);
     this.session = options.session;
     this.client = options.client ?? new Client(options);
     this.#options = options;

@@ -110,13 +110,13 @@ export class ViewElement extends SessionElement {
     } = this.entry;
     const drawOriginal = () =>
       kind === NODES_KIND
-        ? drawClosedView(tree, actions)
+        ? drawClosedView(tree, actions, this.texts)
         : html`<p class="label">${kind}</p><tl-json .value=${tree}></tl-json>`;
     const values = actions.length > 0 ? submittedValues(actions.at(-1).action, tree) : [];
     return html`<div class="sheet over" data-state=${over}>
       <p><b>${this.#name}</b> ${actions.length > 0 ? nothing : this.texts[over]}</p>
       ${this.#drawActions()}
-      ${values.length > 0 ? drawFacts(values) : nothing}
+      ${values.length > 0 ? drawFacts(values, this.texts.values) : nothing}
       ${
         this.#error
           ? nothing
