@@ -10,7 +10,8 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.e2e.axe import carry
 from tests.e2e.console import LIMIT_MS, context_of
-from tests.e2e.harness import Server
+from tests.e2e.harness import Reader, Server, kind
+from tests.e2e.web_client import run
 
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1440, "height": 900}
@@ -83,6 +84,21 @@ def tab_to(page: Page, element: Locator, key: str = "Tab") -> None:
             return
         page.keyboard.press(key)
     raise AssertionError(f"expected to reach {element} by {key}")
+
+
+def wait_for_messages(server: Server, session: str, count: int) -> list[dict[str, Any]]:
+    """Wait until a session has so many messages of persons, and return all that it has then.
+
+    A page draws a message before the server has it.
+    """
+    run(read_messages(server, session, count))
+    return [event["payload"] for event in read_events(server, session) if event["type"] == "ui.message"]
+
+
+async def read_messages(server: Server, session: str, count: int) -> None:
+    reader = Reader(server, session)
+    for _ in range(count):
+        assert await reader.read(kind("ui.message"))
 
 
 def read_events(server: Server, session: str) -> list[dict[str, Any]]:

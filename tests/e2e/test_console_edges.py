@@ -228,7 +228,7 @@ def test_two_tabs_that_decide_at_once_show_the_one_decision(
     state = {"approve": "done", "deny": "denied"}[decided["decision"]]
     for each in (page, other):
         expect(card(each, "shred")).to_have_attribute("data-state", state)
-        assert each.locator(".note", has_text="by local").count() == 1
+        expect(each.locator(".note", has_text="by local")).to_have_count(1)
     other.close()
 
 

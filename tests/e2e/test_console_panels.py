@@ -15,6 +15,7 @@ from tests.e2e.harness import Server, running
 APP = "tests.e2e.console_apps:app"
 EVENTS = 60  # more than a list shows at once
 LOW = ViewportSize(width=1400, height=400)
+PHONE = ViewportSize(width=360, height=700)
 TALL = ViewportSize(width=1400, height=1300)
 # Where the bars of the axis and of the first row begin, and how wide they are.
 BARS = """() => [".axis .bars", "[role=option] .bars"].map((place) => {
@@ -35,6 +36,12 @@ GROW = """() => {
   const moved = before - list.scrollTop;
   list.dispatchEvent(new Event("scroll"));
   return moved;
+}"""
+# Whether a tree of JSON begins at the top of its box, and its first field follows the brace.
+LINES = """(box) => {
+  const place = (name) => box.querySelector(name).getBoundingClientRect();
+  const [outer, brace, field] = [box.getBoundingClientRect(), place("summary"), place("tl-json tl-json")];
+  return [brace.top - outer.top < brace.height, field.top - brace.bottom < brace.height / 2];
 }"""
 BOTTOM_LINE = "(tab) => getComputedStyle(tab).borderBottomColor"
 
@@ -136,6 +143,35 @@ def test_times_are_those_of_the_machine_and_a_tooltip_has_utc(chrome: Browser, s
         expect(time).to_have_attribute("title", re.compile(r" UTC, .*America/Los_Angeles"))
         listed = page.locator(".sessions [aria-current] time")
         expect(listed).to_have_text(there[:5])
+
+
+def test_mark_and_copy_button_beside_a_message_are_one_line_each(
+    context: BrowserContext, server: Server
+) -> None:
+    page = at(context, server, "events")
+    say(page, "hello")
+    expect(chat(page)).to_contain_text("I heard: hello")
+    ended(page)
+    entry = chat(page).locator(".entry").last
+    entry.hover()
+    mark, copy = (entry.locator(name).bounding_box() for name in (".seq", ".copy"))
+    assert mark is not None
+    assert copy is not None
+    assert mark["height"] < 2 * 16
+    assert copy["height"] < 2 * 16
+    assert mark["y"] + mark["height"] <= copy["y"] + 1
+
+
+def test_bar_of_a_phone_is_one_line_whatever_it_says_of_the_connection(
+    context: BrowserContext, server: Server
+) -> None:
+    page = at(context, server, "events")
+    page.set_viewport_size(PHONE)
+    bar = page.get_by_role("banner")
+    height = bar.evaluate("(bar) => bar.clientHeight")
+    page.locator("#connection").evaluate("(line) => { line.textContent = 'Reset: reading again'; }")
+    assert bar.evaluate("(bar) => bar.clientHeight") == height
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
 
 
 def test_tab_that_is_chosen_keeps_its_line_under_a_pointer(context: BrowserContext, server: Server) -> None:
@@ -253,6 +289,15 @@ def test_counts_of_events_say_that_live_pieces_are_left_out(context: BrowserCont
     expect(page.get_by_label("Events shown")).to_contain_text(re.compile(r"\d+ without live pieces"))
     page.get_by_role("tab", name="State").click()
     expect(page.locator(".where")).to_contain_text(re.compile(r"(\d+) of \1, without live pieces"))
+
+
+def test_json_tree_of_the_state_has_no_blank_lines(context: BrowserContext, server: Server) -> None:
+    page = at(context, server, "state")
+    say(page, "note milk")
+    expect(chat(page)).to_contain_text("Noted.")
+    tree = page.get_by_role("region", name="State")
+    expect(tree).to_contain_text("milk")
+    assert tree.evaluate(LINES) == [True, True]
 
 
 def test_agents_of_one_name_show_what_each_was_asked(context: BrowserContext, server: Server) -> None:

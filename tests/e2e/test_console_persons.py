@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, Request, Route, expect
 
 from tests.e2e.console import LIMIT_MS, chat, live, opened, say
+from tests.e2e.guests import wait_for_messages
 from tests.e2e.harness import Server, running
 from tests.support.invitations import FORM, redemption
 from tests.support.limits import HANG_S
@@ -84,6 +85,7 @@ def test_control_requests_that_name_nobody_are_sent_as_the_other_person(
     become_guest(context, server, session)
     say(page, SECRET)
     expect(chat(page).get_by_text(SECRET)).to_be_visible()
+    wait_for_messages(server, session, 1)
     [message] = messages(server, session)
     assert '"actor":"guest_' in message
 

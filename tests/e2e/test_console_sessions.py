@@ -48,6 +48,20 @@ def test_session_that_is_renamed_has_its_title_in_the_list_and_in_the_tab(
     expect(page).to_have_title(re.compile("A trip to Oslo"))
 
 
+def test_title_that_the_server_does_not_take_is_refused_in_plain_words(
+    context: BrowserContext, server: Server
+) -> None:
+    page = opened(context, f"{server.url}/?session={create(server, 'Before')}")
+    dialog = open_settings(page)
+    dialog.get_by_label("Title").fill("\u00e4" * 65)  # 130 bytes
+    dialog.get_by_role("button", name="Rename").click()
+    expect(dialog.get_by_role("alert")).to_have_text("This title is too long.")
+    dialog.get_by_label("Title").fill("\u00e4" * 64)
+    dialog.get_by_role("button", name="Rename").click()
+    expect(dialog.get_by_text("Renamed")).to_be_visible()
+    expect(dialog.get_by_text("too long")).to_have_count(0)
+
+
 def test_session_that_is_closed_can_be_read_and_not_continued(
     context: BrowserContext, server: Server
 ) -> None:
@@ -66,6 +80,19 @@ def test_session_that_is_closed_can_be_read_and_not_continued(
         expect(tab.locator("tl-composer")).to_have_count(0)
     expect(page.get_by_role("log")).to_contain_text("Noted.")
     assert server.post("/api/send", {"session": session, "message": "Hello"})[0] >= 400
+
+
+def test_form_of_a_closed_session_cannot_be_sent(context: BrowserContext, server: Server) -> None:
+    session = create(server, "A form")
+    page = opened(context, f"{server.url}/?session={session}")
+    say(page, "form")
+    view = page.locator("tl-view")
+    expect(view.get_by_role("button", name="Save")).to_be_enabled()
+    assert server.post("/api/sessions/close", {"session": session})[0] == 204
+    expect(view.locator("[data-state=closed]")).to_contain_text("Weighing Closed")
+    expect(view.get_by_role("button", name="Save")).to_have_count(0)
+    expect(listed(page)).not_to_contain_text("needs your answer")
+    assert server.post("/api/sessions/delete", {"session": session})[0] == 204
 
 
 def test_settings_offer_only_what_the_server_allows_the_member(

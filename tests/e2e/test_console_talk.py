@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from tests.e2e.browser import watched
 from tests.e2e.console import LIMIT_MS, chat, context_of, live, opened, say, session_of
 from tests.e2e.harness import Server, running
-from tests.e2e.streams import metric
+from tests.e2e.web_client import streams
 
 APP = "tests.e2e.console_apps:app"
 TABS = 3
@@ -104,6 +104,7 @@ def test_a_stop_in_mid_sentence_and_what_waits_for_its_turn(context: BrowserCont
     page.get_by_role("button", name="Stop", exact=True).click()
     shown(page, "I heard: hello")
     shown(page, "topped")
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_disabled()
     before = chat(page).inner_text()
     page.reload()
     live(page)
@@ -165,10 +166,11 @@ def test_tabs_follow_one_run_over_one_connection(context: BrowserContext, server
     say(pages[0], "everything")
     for page in pages:
         shown(page, "Done: In Bergen, see the harbour.")
-    assert metric(server, "turnlog_subscribers") == 1
+    streams(server, 1)
     say(pages[-1], "hello")
     for page in pages:
         shown(page, "I heard: hello")
+        expect(page.get_by_role("button", name="Stop", exact=True)).to_be_disabled()
     assert len({chat(page).inner_text() for page in pages}) == 1
 
 

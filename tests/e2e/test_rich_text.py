@@ -127,3 +127,27 @@ def test_formula_stays_in_its_text_and_a_wide_one_scrolls(chrome: Browser, serve
         # a raised symbol would show in the message above
         assert text.evaluate("(block) => getComputedStyle(block).overflowY") == "hidden"
         assert violations(page) == []
+
+
+# Draw a text in two pieces, as it streams: the box of the first task is cut.
+DRAW_IN_PIECES = """async ([before, text]) => {
+  const element = document.createElement("tl-text");
+  const part = { type: "text", id: "p", seq: 1, ts: "", aborted: null, citations: [], speaker: null };
+  document.querySelector("tl-chat").append(element);
+  for (const [shown, state] of [[before, "streaming"], [text, "done"]]) {
+    element.textPart = { ...part, text: shown, state };
+    await element.updateComplete;
+    while (element.isUpdatePending) await new Promise(requestAnimationFrame);
+  }
+  return [...element.querySelectorAll("li")].map((item) => [item.textContent.trim(), item.className]);
+}"""
+
+
+def test_task_whose_box_comes_in_two_pieces_is_drawn_like_the_others(
+    context: BrowserContext, server: Server
+) -> None:
+    page = opened(context, f"{server.url}/?session={server.session()}")
+    say(page, "hello")
+    expect(page.get_by_role("log")).to_contain_text("I heard: hello")
+    items = page.evaluate(DRAW_IN_PIECES, ["- [x", "- [x] done\n- [ ] open"])
+    assert items == [["\u2611 done", "task"], ["\u2610 open", "task"]]

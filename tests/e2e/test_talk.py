@@ -9,7 +9,17 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.e2e.browser import watched
-from tests.e2e.guests import box, guest_context, is_focused, join, log, read_events, ready, tab_to, write
+from tests.e2e.guests import (
+    box,
+    guest_context,
+    join,
+    log,
+    read_events,
+    ready,
+    tab_to,
+    wait_for_messages,
+    write,
+)
 from tests.e2e.harness import Server, running
 from turnlog_examples.assistant.chart import bars
 
@@ -186,7 +196,7 @@ def test_form_is_answered_by_keys_alone_and_its_errors_get_the_focus(
     page.keyboard.press("Enter")
     persons = page.get_by_label("Persons")
     expect(page.get_by_text("Persons is required")).to_be_visible()
-    assert is_focused(persons)
+    expect(persons).to_be_focused()
     page.keyboard.type("9")
     page.keyboard.press("Enter")
     expect(log(page)).to_contain_text("That is too many for one room.")
@@ -276,7 +286,7 @@ def test_file_is_attached_and_sent_by_keys_alone(
     expect(image).to_have_js_property("complete", True)
     assert image.evaluate("(image) => image.naturalWidth") > 0
     expect(tray(page)).to_have_count(0)
-    [message] = messages(server, session)
+    [message] = wait_for_messages(server, session, 1)
     parts = [(part["type"], part.get("title")) for part in message["content"]]
     assert parts == [("text", None), ("image", "harbour.png")]
     page.reload()
@@ -293,9 +303,7 @@ def test_picture_in_a_text_is_loaded_from_the_server(
     page.locator("tl-attachments input").set_input_files(picture)
     expect(page.locator("tl-attachments li")).to_have_attribute("data-state", "ready")
     write(page, "a chart")
-    link = log(page).get_by_role("link", name="Download chart.png")
-    expect(link).not_to_have_attribute("href", "#")  # the page knows the address a moment later
-    address = link.get_attribute("href")
+    address = log(page).get_by_role("link", name="Download chart.png").get_attribute("href")
     assert address is not None
     write(page, f"![the chart]({address.removeprefix(server.url)})")
     image = page.locator("tl-talk-text img")
@@ -313,16 +321,15 @@ def test_files_are_pasted_dropped_and_removed_before_they_are_sent(
     expect(tray(page)).to_have_count(2)
     page.get_by_role("button", name="Remove notes.txt").press("Enter")
     expect(tray(page)).to_have_count(1)
-    assert is_focused(page.get_by_role("button", name="Remove list.md"))
+    expect(page.get_by_role("button", name="Remove list.md")).to_be_focused()
     page.reload()
     ready(page)
     expect(tray(page)).to_contain_text("list.md")
     page.get_by_role("button", name="Send").click()
     expect(log(page).get_by_role("link", name="Download list.md")).to_be_visible()
-    expect(log(page).locator(".bubble")).to_have_count(
-        0
-    )  # the labels of the files are not what the person wrote
-    [message] = messages(server, session)
+    # the labels of the files are not what the person wrote
+    expect(log(page).locator(".bubble")).to_have_count(0)
+    [message] = wait_for_messages(server, session, 1)
     assert [part["title"] for part in message["content"]] == ["list.md"]
     with page.expect_download() as download:
         log(page).get_by_role("link", name="Download list.md").click()
@@ -383,8 +390,7 @@ def test_upload_shows_its_progress_and_a_message_waits_for_it(guest: BrowserCont
     assert messages(server, session) == []
     waiting[0].continue_()
     expect(log(page).get_by_role("link", name="Download notes.txt")).to_be_visible()
-    expect(log(page).get_by_text("Sending")).to_have_count(0)
-    assert len(messages(server, session)) == 1
+    assert len(wait_for_messages(server, session, 1)) == 1
 
 
 def test_upload_that_fails_is_told_and_can_be_removed(guest: BrowserContext, server: Server) -> None:
@@ -394,7 +400,7 @@ def test_upload_that_fails_is_told_and_can_be_removed(guest: BrowserContext, ser
     expect(tray(page)).to_contain_text("notes.txt was not uploaded.")
     page.get_by_role("button", name="Remove notes.txt").click()
     expect(tray(page)).to_have_count(0)
-    assert is_focused(box(page))
+    expect(box(page)).to_be_focused()
 
 
 def test_message_that_the_server_refuses_is_told_and_sent_again_or_discarded(
@@ -436,6 +442,26 @@ def test_guest_of_no_session_and_of_a_closed_one_is_told_what_to_do(
     expect(page.get_by_text(f"hat diese Unterhaltung geschlossen. Grund: {reason}")).to_be_visible()
 
 
+def test_closed_conversation_has_no_open_form_and_nothing_to_send_again(
+    guest: BrowserContext, server: Server
+) -> None:
+    session = server.session()
+    page = join(guest, server, session)
+    write(page, "form please")
+    expect(page.get_by_role("button", name="Book")).to_be_enabled()
+    page.route("**/api/events", lambda route: route.fulfill(status=400, json={"error": "no"}))
+    write(page, "never sent")
+    expect(page.get_by_role("button", name="Try again")).to_be_visible()
+    word = "Donaudampfschifffahrtsgesellschaft" * 5
+    assert server.post("/api/sessions/close", {"session": session, "reason": word})[0] == 204
+    expect(page.get_by_text(word)).to_be_visible()
+    expect(page.get_by_role("button", name="Book")).to_have_count(0)
+    expect(page.locator("tl-view")).to_contain_text("Closed")
+    expect(page.get_by_role("button", name="Try again")).to_have_count(0)
+    expect(page.get_by_role("button", name="Discard")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
 def test_person_without_a_cookie_is_told_to_open_the_link(guest: BrowserContext, server: Server) -> None:
     page = guest.new_page()
     page.goto(f"{server.url}/talk/{server.session()}")
@@ -457,8 +483,11 @@ def test_german_browser_gets_german_texts_and_german_errors(chrome: Browser, ser
         expect(question(page)).to_contain_text("Bitte bestätigen Sie")
         page.get_by_role("button", name="Nein").click()
         expect(log(page)).to_contain_text("Sie haben geantwortet: Nein")
+        write(page, "book it")
+        expect(question(page)).to_contain_text("214,5")
         page.goto(page.url + "?lang=en")
         ready(page)
+        expect(question(page)).to_contain_text("214.5")
         expect(page.locator(".people")).to_have_text("You are Ada · also here: Host")
 
 

@@ -168,6 +168,28 @@ def test_control_a_page_whose_origin_is_not_allowed_gets_no_element(
         assert any("CORS" in error or "Failed to load" in error for error in errors)
 
 
+def test_file_that_cannot_be_loaded_is_told_and_loaded_later(
+    guest: BrowserContext, shop: Shop, server: Server
+) -> None:
+    page = open_shop(guest, shop, server)
+    ready(page)
+    page.locator("tl-attachments input").set_input_files(
+        {"name": "list.txt", "mimeType": "text/plain", "buffer": b"milk"}
+    )
+    expect(page.locator("tl-attachments li")).to_have_attribute("data-state", "ready")
+    write(page, "a list")
+    link = log(page).get_by_role("link", name="Download list.txt")
+    page.route("**/api/blobs/**", lambda route: route.abort())
+    link.click()
+    alert = log(page).get_by_role("alert")
+    expect(alert).to_have_text("This file could not be loaded. Please try again.")
+    page.unroute("**/api/blobs/**")
+    with page.expect_download() as download:
+        link.click()
+    assert Path(download.value.path()).read_bytes() == b"milk"
+    expect(alert).to_have_count(0)
+
+
 def file_part(kind: str, src: str, title: str, media_type: str) -> dict[str, str]:
     return {"type": kind, "src": src, "title": title, "media_type": media_type}
 

@@ -19,13 +19,14 @@ export class TalkFile extends ConsoleElement {
     talk: { attribute: false },
     part: { attribute: false },
     address: { state: true },
-    problem: { state: true },
+    problem: { state: true }, // with the image
+    isUnsaved: { state: true },
   };
   #ownAddress = null; // an object URL, to be revoked
 
   constructor() {
     super();
-    Object.assign(this, { address: null, problem: false });
+    Object.assign(this, { address: null, problem: false, isUnsaved: false });
   }
 
   /** A guest may read a file when a message in the log has it. */
@@ -60,10 +61,11 @@ export class TalkFile extends ConsoleElement {
   async #save(event) {
     if (!this.talk.hasToken) return; // the link does it
     event.preventDefault();
+    this.isUnsaved = false;
     try {
       downloadFile(this.#name, await this.talk.client.readFile(this.part.src));
     } catch {
-      this.problem = true;
+      this.isUnsaved = true;
     }
   }
 
@@ -88,14 +90,13 @@ export class TalkFile extends ConsoleElement {
     const { size_bytes } = this.part;
     const name = this.#name;
     const size = size_bytes === null ? "" : formatFileSize(size_bytes, language);
+    const label = html`<span class="name">${name}</span> <span class="size">${size || nothing}</span>`;
+    if (this.part.seq < 0) return html`<span class="file">${label}</span>`;
     const picture = this.#isImage && this.address && !this.problem;
     return html`<a class=${picture ? "picture" : "file"} href=${this.address ?? "#"} download=${name}
       aria-label=${texts.download(picture ? name : `${name} ${size}`.trim())} title=${name} @click=${this.#save}>
-      ${
-        picture
-          ? html`<img src=${this.address} alt=${name} @error=${() => (this.problem = true)}>`
-          : html`<span class="name">${name}</span> <span class="size">${size || nothing}</span>`
-      }</a>`;
+      ${picture ? html`<img src=${this.address} alt=${name} @error=${() => (this.problem = true)}>` : label}</a>
+      ${this.isUnsaved ? html`<p class="state wrong" role="alert">${texts.downloadFailed}</p>` : nothing}`;
   }
 }
 

@@ -100,6 +100,7 @@ export class TalkMessages extends ConsoleElement {
             shown,
             ({ id }) => id,
             (message, at) => html`<tl-talk-message .talk=${talk} .message=${message} .members=${snapshot.members}
+              .isClosed=${talk.isClosed}
               .isContinued=${continues(shown[at - 1], message)}></tl-talk-message>`,
           )}
           ${this.#drawWorkers()}

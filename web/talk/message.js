@@ -20,6 +20,7 @@ export class TalkMessage extends ConsoleElement {
     message: { attribute: false },
     members: { attribute: false },
     isContinued: { attribute: false }, // the message before is of the same person
+    isClosed: { attribute: false }, // the session
   };
 
   render() {
@@ -47,7 +48,7 @@ export class TalkMessage extends ConsoleElement {
     if (state === "queued") return html`<p class="state">${texts.queued}</p>`;
     if (state !== "failed") return nothing;
     return html`<p class="state wrong" role="alert">${texts.notSent}
-      <button type="button" @click=${() => store.retry(id).catch(() => {})}>${texts.tryAgain}</button>
+      ${this.isClosed ? nothing : html`<button type="button" @click=${() => store.retry(id).catch(() => {})}>${texts.tryAgain}</button>`}
       <button type="button" class="plain" @click=${() => store.discard(id)}>${texts.discard}</button></p>`;
   }
 

@@ -95,7 +95,7 @@ export class TalkQuestion extends QuestionForm {
   drawArguments(args) {
     const pairs = labelledPairs(args);
     if (pairs.length === 0) return nothing;
-    return html`<div class="args" tabindex="0" role="region" aria-label=${this.texts.details}>${drawFacts(pairs)}</div>`;
+    return html`<div class="args" tabindex="0" role="region" aria-label=${this.texts.details}>${drawFacts(pairs, this.talk.texts.view.values)}</div>`;
   }
 
   drawAnswerBox(more) {

@@ -36,6 +36,7 @@ export class TalkSession {
   #views = new Map(); // by event id: the sessions of views
   #images = new Map(); // by address: a promise of the one that the page loads
   #leave = null;
+  #wasClosed = false;
 
   constructor({ session, server, token, texts, language, locale = language, onChange }) {
     this.id = session;
@@ -130,13 +131,20 @@ export class TalkSession {
     } catch (error) {
       if (!(error instanceof Unreachable)) this.error = error;
     }
-    this.#onChange();
+    this.#notify();
   }
 
   #update() {
     const { error, connection } = this.snapshot;
     if (connection === "refused") this.error = error;
-    if (connection === "live") this.#retryFailed();
+    if (connection === "live" && !this.isClosed) this.#retryFailed();
+    this.#notify();
+  }
+
+  /** Tell a change; the end of the session closes its views. */
+  #notify() {
+    if (this.isClosed !== this.#wasClosed) for (const view of this.#views.values()) view.notify();
+    this.#wasClosed = this.isClosed;
     this.#onChange();
   }
 

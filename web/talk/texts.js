@@ -60,6 +60,7 @@ const ENGLISH = {
   file: "File",
   image: "Image",
   download: (name) => `Download ${name}`,
+  downloadFailed: "This file could not be loaded. Please try again.",
   fileKinds: { image: "images", pdf: "PDF", text: "text files" },
 
   offline: "No connection. What you see may be out of date.",
@@ -158,6 +159,7 @@ const GERMAN = {
   file: "Datei",
   image: "Bild",
   download: (name) => `${name} herunterladen`,
+  downloadFailed: "Die Datei konnte nicht geladen werden. Bitte versuchen Sie es noch einmal.",
   fileKinds: { image: "Bilder", pdf: "PDF", text: "Textdateien" },
 
   offline: "Keine Verbindung. Was Sie sehen, kann veraltet sein.",

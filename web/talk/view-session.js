@@ -43,6 +43,11 @@ export class ViewSession {
     return this.#talk.locale;
   }
 
+  /** Whether the session is closed: nobody can act in it. */
+  get hasEnded() {
+    return this.#talk.isClosed;
+  }
+
   watch(update) {
     this.#watchers.add(update);
     return () => this.#watchers.delete(update);
@@ -65,6 +70,11 @@ export class ViewSession {
       [OpenViews, open],
       [Submissions, submissions],
     ]);
+    this.notify();
+  }
+
+  /** Let the elements of the view look again. */
+  notify() {
     for (const watch of [...this.#watchers]) watch();
   }
 }

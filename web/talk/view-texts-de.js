@@ -63,6 +63,16 @@ export const GERMAN_VIEW_TEXTS = {
     table_id: "Das wurde schon gespeichert. Warten Sie, bis die Tabelle wieder erscheint.",
   },
   action: (who, { kind }) => `${who ?? "Jemand"} ${ACTION_PHRASES.get(kind) ?? "hat gehandelt"}`,
+  button: (label) => `Knopf „${label}“`,
+  values: {
+    none: "keine Angabe",
+    yes: "ja",
+    no: "nein",
+    number: (value) => value.toLocaleString("de", { useGrouping: false, maximumFractionDigits: 20 }),
+    items: (count) => (count === 1 ? "1 Eintrag" : `${count} Einträge`),
+    values: (count) => (count === 1 ? "1 Wert" : `${count} Werte`),
+    more: (count) => `und ${count} weitere`,
+  },
   problem: (sentence) => {
     const [pattern, words] = PROBLEMS.find(([each]) => each.test(sentence)) ?? [];
     return pattern ? sentence.replace(pattern, words) : sentence;

@@ -147,7 +147,10 @@ for (const [risk, words, isSafe] of [
 }
 
 test("valueText says nothing, lists and objects in few words", () => {
-  assert.deepEqual([null, "", [1, 2], [{}], {}].map(valueText), ["none", "none", "1, 2", "1 item", "0 values"]);
+  assert.deepEqual(
+    [null, "", [1, 2], [{}], {}].map((value) => valueText(value)),
+    ["none", "none", "1, 2", "1 item", "0 values"],
+  );
 });
 
 for (const [type, value, text] of [

@@ -434,6 +434,11 @@ function open(t, options) {
 
 const texts = ({ messages }) => messages.flatMap(({ parts }) => parts.map(({ text }) => text));
 
+test("a store without the id of a session is refused at once", () => {
+  for (const session of [undefined, ""])
+    assert.throws(() => new SessionStore({ session }), { name: "TypeError", message: /expected the id of a session/ });
+});
+
 test("a store can be made and read without a server and a document", () => {
   const store = new SessionStore({ session: "sess_1" });
   assert.equal(store.getSnapshot(), store.getSnapshot());
@@ -526,10 +531,42 @@ test("control: a fixed token that expires ends the feed", async (t) => {
   await until(({ hasHistory }) => hasHistory);
   valid = "two";
   for (const stream of server.streams) stream.destroy();
-  const { connection, error } = await until((snapshot) => snapshot.connection === "refused" && snapshot.error);
-  assert.equal(connection, "refused");
+  const { error } = await until(({ connection }) => connection === "refused");
   assert(error instanceof NotSignedIn);
   await assert.rejects(store.send("Lost"), NotSignedIn);
+});
+
+test("a store that was refused connects again when it is opened or gets a first subscriber", async (t) => {
+  let valid = "one";
+  const server = await serve(t, { token: (header) => header === `Bearer ${valid}` });
+  server.append(says("One"));
+  let token = "wrong";
+  const { store } = open(t, { url: server.url, token: () => token });
+  const wait = (holds) =>
+    new Promise((resolve) => {
+      const leave = store.subscribe(() => {
+        if (!holds(store.getSnapshot())) return;
+        leave();
+        resolve(store.getSnapshot());
+      });
+    });
+  const isRefused = ({ connection }) => connection === "refused";
+  const isLive = ({ connection }) => connection === "live";
+  assert((await wait(isRefused)).error instanceof NotSignedIn);
+  store.close();
+  assert.equal(store.getSnapshot().connection, "refused");
+
+  token = "one";
+  const { error, messages } = await wait(isLive);
+  assert.equal(error, null);
+  assert.equal(messages.length, 1);
+
+  valid = "two";
+  for (const stream of server.streams) stream.destroy();
+  await wait(isRefused);
+  token = "two";
+  store.open();
+  await wait(isLive);
 });
 
 test("a store that was left goes on from where it was", async (t) => {

@@ -13,7 +13,7 @@ import type { Envelope, UiAction, UiMessage } from "../events.js";
 export type IsDeclared = (type: string) => boolean;
 
 /** Any event, also of an application. */
-export type AnyEvent = Envelope<string, any>;
+export type AnyEvent = Envelope<string, unknown>;
 
 /** Return the text of a message, or a sentence about an action or an application's event. */
 export function eventText({ type, payload }: Pick<AnyEvent, "type" | "payload">): string {
@@ -36,7 +36,7 @@ export const isPageEvent = (event: AnyEvent, declared: IsDeclared): boolean =>
 
 /** Return the role whose members see an event; null is all. Older events have it in their payload. */
 export const visibleChannel = (event: AnyEvent): string | null =>
-  event.channel ?? (CHANNEL_PAYLOADS.has(event.type) ? event.payload.channel : null) ?? null;
+  event.channel ?? (CHANNEL_PAYLOADS.has(event.type) ? (event.payload as UiMessage).channel : null) ?? null;
 
 // only in these payloads `channel` is the channel of the event
 const CHANNEL_PAYLOADS = new Set(["ui.message", "assistant.message"]);

@@ -5,6 +5,7 @@
  * later `session.member` without a name keeps the name.
  */
 
+import type { Payloads } from "../events.js";
 import type { AnyEvent } from "./event-text.js";
 
 export class Names {
@@ -12,7 +13,9 @@ export class Names {
   readonly names: Map<string, string> = new Map();
 
   apply({ type, payload }: AnyEvent): void {
-    if (type === "session.member" && payload.name != null) this.names.set(payload.principal, payload.name);
+    if (type !== "session.member") return;
+    const { principal, name } = payload as Payloads["session.member"];
+    if (name != null) this.names.set(principal, name);
   }
 
   /** Return the name of a principal, or else the principal itself. */

@@ -6,7 +6,7 @@
  * was. When all agents have ended the messages do not depend on live events: a reload shows the same.
  */
 
-import type { EventType, LogEvent } from "../events.js";
+import type { EventType, Json, LogEvent } from "../events.js";
 import { type AnyEvent, type IsDeclared, noTypes } from "../folds/event-text.js";
 import { isCounted } from "../folds/meters.js";
 import { Draft, messageFields, partFields } from "./draft.js";
@@ -65,7 +65,7 @@ const eventPart = (event: AnyEvent): Part => ({
   ...partFields(event),
   type: "event",
   name: event.type,
-  payload: event.payload,
+  payload: event.payload as Json,
   actor: event.actor ?? null,
   origin: event.origin,
 });

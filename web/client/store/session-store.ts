@@ -58,6 +58,7 @@ type PostedMessage = UiMessage & { attachments?: Array<{ blob: string; name: str
 /** The call that a question or an approval is about. */
 type Call = Pick<PendingCall, "call_id" | "tool">;
 
+const ENDED: ReadonlySet<FeedState> = new Set<FeedState>(["closed", "refused"]);
 const CATCHING_UP: ReadonlySet<FeedState> = new Set<FeedState>(["connecting", "catching-up"]);
 
 export class SessionStore {
@@ -76,6 +77,7 @@ export class SessionStore {
   #flushedMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: StoreOptions) {
+    if (!options.session) throw new TypeError(`expected the id of a session, got ${options.session}`);
     this.session = options.session;
     this.client = options.client ?? new Client(options);
     this.#options = options;
@@ -97,7 +99,7 @@ export class SessionStore {
     const call = () => listener(); // the same function may subscribe twice
     this.#listeners.add(call);
     clearTimeout(this.#lingerTimer);
-    this.open();
+    if (this.#listeners.size === 1 || this.#state.snapshot.connection !== "refused") this.open();
     return () => {
       if (this.#listeners.delete(call) && this.#listeners.size === 0) {
         clearTimeout(this.#lingerTimer);
@@ -106,11 +108,12 @@ export class SessionStore {
     };
   };
 
-  /** Connect without a subscriber. */
+  /** Connect without a subscriber, also after a refusal: the person may have signed in since. */
   open(): void {
-    if (this.#feed !== null || this.#state.snapshot.connection === "refused") return;
-    if (this.#state.snapshot.connection === "closed") this.#setConnection("connecting");
+    if (this.#feed !== null) return;
+    if (ENDED.has(this.#state.snapshot.connection)) this.#setConnection("connecting", null);
     const { share, timing, transport } = this.#options;
+    let isRefused = false;
     this.#feed = this.client.connect({
       session: this.session,
       after: this.#cursor,
@@ -126,19 +129,29 @@ export class SessionStore {
         this.#callHook(() => this.#options.onReset?.());
         this.#setState(resetState(this.#state));
       },
-      onState: (state) => this.#setConnection(state),
-      onError: (error) => this.#setConnection("refused", error),
+      onState: (state) => {
+        isRefused ||= state === "refused";
+        if (!isRefused) this.#setConnection(state); // a refusal is told with its error
+      },
+      onError: (error) => {
+        this.#releaseFeed()?.close();
+        this.#setConnection("refused", error);
+      },
     });
   }
 
   /** Close the feed. A later `open` or subscriber continues from where it was. */
   close(): void {
     clearTimeout(this.#lingerTimer);
+    this.#releaseFeed()?.close();
+    this.flush();
+  }
+
+  #releaseFeed(): Feed | null {
     const feed = this.#feed;
     this.#feed = null;
     this.#cursor = feed?.cursor || this.#cursor;
-    feed?.close();
-    this.flush();
+    return feed;
   }
 
   /** Fold the events that have come, and call the subscribers if there are any. */

@@ -6,7 +6,7 @@
  */
 
 import { isBlank } from "../shared/python-text.js";
-import type { Json, Payloads } from "../events.js";
+import type { Envelope, Json, Payloads } from "../events.js";
 import { type AnyEvent, visibleChannel } from "../folds/event-text.js";
 
 export interface SessionDocument {
@@ -76,9 +76,12 @@ function getOrCreate<Value>(map: Map<string, Value>, key: string, make: () => Va
   return value;
 }
 
-type Reducer = (fold: Documents, event: AnyEvent) => Change[];
+/** A reducer knows the payload of its type. */
+type StoredEvent = Envelope<string, any>;
 
-function userMessage(_: Documents, event: AnyEvent): Change[] {
+type Reducer = (fold: Documents, event: StoredEvent) => Change[];
+
+function userMessage(_: Documents, event: StoredEvent): Change[] {
   const { text, speaker, target } = event.payload;
   if (isBlank(text)) return [];
   const fields = {
@@ -106,7 +109,7 @@ const REPLY_PARTS: { [type: string]: (payload: any) => Body | null } = {
 };
 
 /** Add a block to its reply, unless it is blank. */
-function addReplyPart(fold: Documents, event: AnyEvent): Change[] {
+function addReplyPart(fold: Documents, event: StoredEvent): Change[] {
   const { agent_id, payload } = event;
   const content = REPLY_PARTS[event.type]?.(payload) ?? null;
   if (content === null) return [];
@@ -123,7 +126,7 @@ function addReplyPart(fold: Documents, event: AnyEvent): Change[] {
   return [[key, replyBody(reply)]];
 }
 
-const replyHead = (event: AnyEvent): Body => ({
+const replyHead = (event: StoredEvent): Body => ({
   ...originFields(event),
   ...withoutNulls({
     role: "assistant",
@@ -134,7 +137,7 @@ const replyHead = (event: AnyEvent): Body => ({
 });
 
 /** Return the id of a block's document. A message of a team member is a document of its own. */
-function replyKey(event: AnyEvent): string {
+function replyKey(event: StoredEvent): string {
   const { agent_id, payload } = event;
   const whole = agent_id && !payload.speaker ? payload.message_id : null;
   return documentId("message", whole ? `${agent_id}:${whole}` : event.id, visibleChannel(event));
@@ -146,7 +149,7 @@ const replyBody = ({ head, parts }: Reply): Body => ({
   ...(parts.size > 0 ? {} : { retracted: true }),
 });
 
-function retractParts(fold: Documents, { agent_id = "", payload }: AnyEvent): Change[] {
+function retractParts(fold: Documents, { agent_id = "", payload }: StoredEvent): Change[] {
   const places = fold.blocks.get(agent_id);
   const replies = fold.replies.get(agent_id);
   const changed = new Map<string, Reply>();
@@ -162,14 +165,14 @@ function retractParts(fold: Documents, { agent_id = "", payload }: AnyEvent): Ch
 }
 
 /** Replies of an ended agent cannot change. */
-function forgetAgent(fold: Documents, { agent_id = "" }: AnyEvent): Change[] {
+function forgetAgent(fold: Documents, { agent_id = "" }: StoredEvent): Change[] {
   fold.replies.delete(agent_id);
   fold.blocks.delete(agent_id);
   return [];
 }
 
 /** A member that joins again keeps its creation time; another member on its seat gets a new one. */
-function joinTeam(fold: Documents, event: AnyEvent): Change[] {
+function joinTeam(fold: Documents, event: StoredEvent): Change[] {
   const { name, seat, color = "", color_name = "", gender = "man", face = {}, soul = "", created_at } = event.payload;
   const key = documentId("agent-identity", seat, visibleChannel(event));
   const before = fold.team.get(key);
@@ -188,14 +191,14 @@ function joinTeam(fold: Documents, event: AnyEvent): Change[] {
   return [[key, body]];
 }
 
-const aliveFields = (event: AnyEvent): Body => ({
+const aliveFields = (event: StoredEvent): Body => ({
   status: "alive",
   lastAliveAt: event.ts,
   lastSessionId: event.session_id,
 });
 
 /** Set the status of the listed members; all others sleep. A listed member that never joined is not added. */
-function updateTeam(fold: Documents, event: AnyEvent): Change[] {
+function updateTeam(fold: Documents, event: StoredEvent): Change[] {
   const channel = visibleChannel(event);
   const { agents }: Payloads["roster.status"] = event.payload;
   const statuses = new Map(
@@ -214,7 +217,7 @@ function putToSleep(members: Change[]): Change[] {
 }
 
 /** An existing file keeps its creation time, and its metadata until new values come. */
-function writeFile(fold: Documents, event: AnyEvent): Change[] {
+function writeFile(fold: Documents, event: StoredEvent): Change[] {
   const { filename, path, size_bytes, is_new, meta } = event.payload;
   const key = documentId("artifact", path, visibleChannel(event));
   const before: Body = is_new ? {} : (fold.files.get(key) ?? {});
@@ -230,14 +233,14 @@ function writeFile(fold: Documents, event: AnyEvent): Change[] {
   return [[key, body]];
 }
 
-function processStart(_: Documents, event: AnyEvent): Change[] {
+function processStart(_: Documents, event: StoredEvent): Change[] {
   const { process, pid, model = null, demo_mode = false } = event.payload;
   const started = { kind: "session_start", process, pid, model, demoMode: demo_mode };
   return [[`marker:${event.id}`, { ...originFields(event), ...started }]];
 }
 
 /** With its process the whole team falls asleep. */
-function processEnd(fold: Documents, event: AnyEvent): Change[] {
+function processEnd(fold: Documents, event: StoredEvent): Change[] {
   const { process, reason, exit_code = null } = event.payload;
   const ended = { kind: "session_end", process, reason, exitCode: exit_code };
   return [[`marker:${event.id}`, { ...originFields(event), ...ended }], ...putToSleep([...fold.team])];

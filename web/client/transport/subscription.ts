@@ -9,7 +9,7 @@ import { Cursors, covers, formatCursor, isUnseen, startPosition } from "./cursor
 export const reportUncaught = (error: unknown): void => (globalThis.reportError ?? console.error)(error);
 
 export interface SubscriptionHooks {
-  onEvent?: ((event: any, place: EventPosition) => void) | undefined;
+  onEvent?: ((event: never, place: EventPosition) => void) | undefined;
   onReset?: ((reset: Reset) => void) | undefined;
   onState?: ((state: FeedState) => void) | undefined;
   onError?: ((error: HttpError) => void) | undefined;
@@ -53,7 +53,7 @@ export class Subscription {
     if (isUnseen(at, mine)) {
       this.cursors.set(session, at);
       if (data === undefined) return;
-      this.#callHook(() => this.#hooks.onEvent?.(this.#parse(data), { session, cursor: formatCursor(at) }));
+      this.#callHook(() => this.#hooks.onEvent?.(this.#parse(data) as never, { session, cursor: formatCursor(at) }));
     }
   }
 

@@ -8,7 +8,7 @@
  */
 
 import type { AnyEvent } from "../folds/event-text.js";
-import type { ErrorInfo, Json, UiAction, View } from "../events.js";
+import type { ErrorInfo, Json, Payloads, UiAction, View } from "../events.js";
 import { pythonRepr } from "../shared/python-text.js";
 import { applyMessages, checkA2uiAction, type Surface, SurfaceError, surfaceSize } from "./a2ui.js";
 import { validateField } from "./fields.js";
@@ -72,7 +72,7 @@ export class OpenViews {
 
   apply(event: AnyEvent): void {
     if (event.type === "assistant.view") this.#show(event);
-    else if (event.type === "ui.action") this.applyAction(event.payload, event.channel);
+    else if (event.type === "ui.action") this.applyAction(event.payload as UiAction, event.channel);
   }
 
   /** Apply an action in a channel. */
@@ -94,7 +94,7 @@ export class OpenViews {
 
   #show(event: AnyEvent): void {
     const { id, channel = null }: { id: string; channel?: string | null } = event;
-    const view: View = event.payload.view;
+    const { view } = event.payload as Payloads["assistant.view"];
     const key = viewKey(channel, view.view_id);
     if (view.kind === A2UI_KIND) this.#showSurface(key, id, channel, view);
     else if (view.kind === NODES_KIND) this.#showNodes(key, id, channel, view);

@@ -221,7 +221,7 @@ export class AppShell extends ConsoleElement {
     const { isOpen, snapshot, refusal } = this.session;
     if (refusal instanceof NotSignedIn || refusal instanceof OtherPrincipal) return this.#showError(refusal);
     const { pending, messages, title } = snapshot;
-    const stand = `${isOpen} ${pending.length} ${messages.length > 0} ${title}`;
+    const stand = `${isOpen} ${pending.length} ${messages.length > 0} ${title} ${this.session.hasEnded} ${refusal !== null}`;
     if (stand === this.#listedState) return;
     this.#listedState = stand;
     this.#refresh();

@@ -103,7 +103,7 @@ export class MembersDialog extends SessionElement {
     return html`<h3>Invite a guest</h3>
       <form class="row" @submit=${this.#createLink}>
         <label class="grow">For whom
-          <input name="name" maxlength="100" autocomplete="off" placeholder="a name that you recognise"></label>
+          <input name="name" maxlength="100" autocomplete="off" placeholder="e.g. Sarah"></label>
         <label>Role of the guest
           <select name="role" required>${this.invites.map((role) => html`<option>${role}</option>`)}</select></label>
         <button>Make a link</button>

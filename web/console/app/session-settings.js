@@ -8,6 +8,8 @@ import { html, nothing } from "lit";
 import { SessionElement } from "../ui/base-element.js";
 import "../panels/panels.css";
 
+const MAX_TITLE_BYTES = 128; // as the server has it
+
 /** By step: its title, what it does, the label of its button, and the request. */
 const STEPS = {
   close: {
@@ -80,7 +82,8 @@ export class SessionSettings extends SessionElement {
   async #rename(event) {
     event.preventDefault();
     const title = new FormData(event.target).get("title").trim();
-    if (title && (await this.#send((client, id) => client.renameSession(id, title)))) this.done = "Renamed";
+    if (new TextEncoder().encode(title).length > MAX_TITLE_BYTES) this.refusal = "This title is too long.";
+    else if (title && (await this.#send((client, id) => client.renameSession(id, title)))) this.done = "Renamed";
   }
 
   async #confirm() {
@@ -121,7 +124,7 @@ export class SessionSettings extends SessionElement {
 
   #drawRename() {
     return html`<form class="row" @submit=${this.#rename}>
-        <label class="grow">Title <input name="title" required maxlength="200" autocomplete="off"
+        <label class="grow">Title <input name="title" required maxlength=${MAX_TITLE_BYTES} autocomplete="off"
           .value=${this.session.snapshot.title ?? this.info?.title ?? ""}></label>
         <button ?disabled=${this.sending}>Rename</button>
       </form>`;

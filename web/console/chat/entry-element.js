@@ -11,7 +11,7 @@ import { actionLabel, commandLabel, endLabel, eventLabel, shortText } from "../s
 import { agentColourClass } from "../ui/agent-colour.js";
 import { ConsoleElement } from "../ui/base-element.js";
 import { copyText, hasClipboard } from "../ui/clipboard.js";
-import { formatCost, formatCount, formatDuration } from "../ui/format.js";
+import { costLabel, formatCount, formatDuration } from "../ui/format.js";
 import { formatShortTime, utcTooltip } from "../ui/time-format.js";
 import "./call-card.js";
 
@@ -58,7 +58,7 @@ const COPIED_KINDS = new Set(["message", "text"]);
 function drawMeter(meter) {
   const { ended, duration_ms, input_tokens, output_tokens } = meter;
   return html`<p class="turn-foot"><time datetime=${ended} title=${utcTooltip(ended)}>${formatShortTime(ended)}</time>,
-    ${formatDuration(duration_ms)}, ${formatCount(input_tokens + output_tokens)} tokens, ${formatCost(meter)}</p>`;
+    ${formatDuration(duration_ms)}, ${formatCount(input_tokens + output_tokens)} tokens, ${costLabel(meter)}</p>`;
 }
 
 /** Return the name above an entry; null if its kind has none. */

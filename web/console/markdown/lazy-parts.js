@@ -68,6 +68,7 @@ export async function drawLazyParts(block) {
       await nextTask();
       startMs = performance.now();
     }
-    if (block.scrollWidth > block.clientWidth) block.tabIndex = 0; // it scrolls: keys must reach it
+    // what scrolls must be reached by keys; a formula of its own may scroll when the window gets narrower
+    if (block.scrollWidth > block.clientWidth || block.querySelector(".formula.display")) block.tabIndex = 0;
   }
 }

@@ -103,6 +103,7 @@ export class MarkdownView {
       const one = partings[number];
       if (!patchElement(children[at], fresh[number], one.kept))
         patchElement(children[at], this.#sanitizeBlocks([one.whole])[0], [0]);
+      markTasks(children[at]);
       this.#shownBlocks[at] = one;
     }
     const isDone = now.length === changed.length;
@@ -159,17 +160,21 @@ function wrapInDiv(fragment) {
   return element;
 }
 
-/** Check links and images against the URL policy, and add what the page adds: copy buttons, scrolling, task marks. */
+/** Check links and images against the URL policy, and add what the page adds: copy buttons, scrolling. */
 function decorateBlock(block, labels, imageAddress) {
   for (const link of block.querySelectorAll("a")) secureLink(link);
   for (const image of block.querySelectorAll("img")) secureImage(image, imageAddress);
   for (const code of block.querySelectorAll("pre")) addCopyButton(code, labels);
   for (const written of block.querySelectorAll("ul, ol, table, blockquote")) written.dir = "auto"; // bullets, columns
-  for (const item of block.querySelectorAll("li")) if (TASK_BOX.test(item.textContent)) item.className = "task";
   for (const { parentElement: around } of block.querySelectorAll("table")) {
     around.className = "scroll";
     around.tabIndex = 0; // it scrolls too
   }
+}
+
+/** Mark the items that are tasks. An item that was drawn when its box had not come yet stays the same element. */
+function markTasks(block) {
+  for (const item of block.querySelectorAll("li")) if (TASK_BOX.test(item.textContent)) item.className = "task";
 }
 
 /** Remove an image that is not allowed; give any other the address that the page loads. */

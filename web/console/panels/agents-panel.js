@@ -8,7 +8,7 @@ import { html, nothing } from "lit";
 import { eventLink } from "../app/router.js";
 import { Invocations, invocationStatus } from "../store/invocations.js";
 import { SessionElement } from "../ui/base-element.js";
-import { formatCost, formatCount } from "../ui/format.js";
+import { costLabel, formatCount } from "../ui/format.js";
 import { drawShowEarlier } from "../ui/show-earlier.js";
 import "./team-grid.js";
 import "./panels.css";
@@ -66,7 +66,7 @@ export class AgentsPanel extends SessionElement {
         meter?.completions
           ? html`<small class="numbers">${formatCount(meter.completions)}
         ${meter.completions === 1 ? "step" : "steps"}, ${formatCount(meter.input_tokens + meter.output_tokens)} tokens,
-        ${formatCost(meter)}</small>`
+        ${costLabel(meter)}</small>`
           : nothing
       }
     </div>`;

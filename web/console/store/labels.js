@@ -26,14 +26,28 @@ export function humanizeName(name) {
 export const isContainer = (value) => value !== null && typeof value === "object";
 export const plural = (count, one) => `${count} ${one}${count === 1 ? "" : "s"}`;
 
+/** How values are said in English; a page of another language has a table of its own. */
+export const VALUE_TEXTS = {
+  none: "none",
+  yes: "yes",
+  no: "no",
+  number: String,
+  items: (count) => plural(count, "item"),
+  values: (count) => plural(count, "value"),
+  more: (count) => `and ${count} more`,
+};
+
 /** Return a value in a few words: a flat list or object by its values, a nested one by its size. */
-export function valueText(value) {
-  if (value === null || value === undefined || value === "") return "none";
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  if (!isContainer(value)) return shortText(String(value));
+export function valueText(value, texts = VALUE_TEXTS) {
+  if (value === null || value === undefined || value === "") return texts.none;
+  if (typeof value === "boolean") return value ? texts.yes : texts.no;
+  if (typeof value === "number") return texts.number(value);
+  if (!isContainer(value)) return shortText(value);
   const inner = Object.values(value).filter((each) => each !== null);
-  if (inner.length > 0 && !inner.some(isContainer)) return shortText(inner.map(valueText).join(", "));
-  return plural(Object.keys(value).length, Array.isArray(value) ? "item" : "value");
+  if (inner.length > 0 && !inner.some(isContainer))
+    return shortText(inner.map((each) => valueText(each, texts)).join(", "));
+  const count = Object.keys(value).length;
+  return Array.isArray(value) ? texts.items(count) : texts.values(count);
 }
 
 const ID = /^[a-z]+_[\w-]{8,}$|^[\da-f-]{16,}$/i; // ids mean nothing to people
@@ -70,7 +84,7 @@ export function eventLabel({ type, payload }) {
   );
   return {
     title: humanizeName(type.slice(type.indexOf(".") + 1)),
-    detail: shortText(values.map(valueText).join(", ")),
+    detail: shortText(values.map((value) => valueText(value)).join(", ")),
   };
 }
 

@@ -92,6 +92,11 @@ export class Session {
     return this.isOpen && this.snapshot.status === "running";
   }
 
+  /** Whether the session is closed: nobody can act in it. */
+  get hasEnded() {
+    return this.snapshot.status === "closed";
+  }
+
   /** Return in one sentence that the session is closed, by whom and why. */
   get closedText() {
     const { ending } = this.snapshot;

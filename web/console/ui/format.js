@@ -10,6 +10,9 @@ export function formatCost({ cost_usd, unpriced, completions }) {
   return formatMoney(cost_usd) + (unpriced ? ", partly unknown" : "");
 }
 
+/** Format the cost of a meter among other words, where a dash says nothing. */
+export const costLabel = (meter) => (meter.unpriced >= meter.completions ? "cost unknown" : formatCost(meter));
+
 function formatMoney(usd) {
   if (usd > 0 && usd < 0.0001) return "< $0.0001";
   return `$${usd.toFixed(usd < 1 ? 4 : 2)}`;

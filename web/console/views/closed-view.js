@@ -8,24 +8,25 @@ import { html, nothing } from "lit";
 import { drawFacts } from "../ui/fact-list.js";
 import { displayText } from "./values.js";
 
-/** Draw a valid tree. `actions` are those on the view. */
-export function drawClosedView(tree, actions) {
+/** Draw a valid tree. `actions` are those on the view, `texts` the words of views. */
+export function drawClosedView(tree, actions, texts) {
   const last = (key, id) => actions.findLast(({ action }) => action[key] === id)?.action ?? null;
-  return RENDERERS[tree.type](tree, last);
+  return RENDERERS[tree.type](tree, last, texts);
 }
 
 const drawTitle = (title) => (title ? html`<p class="title">${title}</p>` : nothing);
 
-const section = (node, last) => html`<div class="past">
-  ${drawTitle(node.title)} ${node.children.map((child) => RENDERERS[child.type](child, last))}</div>`;
+const section = (node, last, texts) => html`<div class="past">
+  ${drawTitle(node.title)} ${node.children.map((child) => RENDERERS[child.type](child, last, texts))}</div>`;
 
-function form({ id, title, fields }, last) {
+function form({ id, title, fields }, last, texts) {
   const values = last("form_id", id)?.values ?? {};
   return html`${drawTitle(title)}${drawFacts(
     fields.map((field) => [
       field.label,
       displayText(field, Object.hasOwn(values, field.name) ? values[field.name] : field.value),
     ]),
+    texts.values,
   )}`;
 }
 
@@ -46,5 +47,5 @@ const RENDERERS = {
   form,
   table_editor: table,
   text: ({ text }) => html`<p class="words">${text}</p>`,
-  button: ({ label }) => html`<p class="note">Button “${label}”</p>`,
+  button: ({ label }, _, texts) => html`<p class="note">${texts.button(label)}</p>`,
 };

@@ -3,7 +3,7 @@
  * participants has one for each language. `problem` translates a whole sentence of `validateField` or of the server.
  */
 
-import { actionLabel } from "../store/labels.js";
+import { actionLabel, VALUE_TEXTS } from "../store/labels.js";
 
 export const VIEW_TEXTS = {
   submit: "Submit",
@@ -40,6 +40,8 @@ export const VIEW_TEXTS = {
     table_id: "This was already saved. Wait until the table is shown again.",
   },
   action: actionLabel,
+  button: (label) => `Button “${label}”`,
+  values: VALUE_TEXTS,
   problem: (sentence) => sentence,
 };
 

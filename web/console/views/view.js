@@ -47,12 +47,14 @@ export class ViewElement extends SessionElement {
     return viewTextsOf(this.session);
   }
 
-  /** "replaced", "closed", or null while the view is open. Too many open views close the oldest. */
+  /** "replaced", "closed", or null while the view is open. Too many open views, or the end of the session, close it. */
   get over() {
     const { log } = this.session;
     const { over, seq, event_id, channel, view } = this.entry;
     // a view of an unknown kind is in no fold: it is open until another one replaces it
-    if (over || this.#error || log.last < seq || !KNOWN_KINDS.has(view.kind)) return over;
+    if (over) return over;
+    if (this.session.hasEnded) return "closed";
+    if (this.#error || log.last < seq || !KNOWN_KINDS.has(view.kind)) return null;
     return log.fold(OpenViews).open.get(viewKey(channel, view.view_id))?.event_id === event_id ? null : "closed";
   }
 
@@ -108,13 +110,13 @@ export class ViewElement extends SessionElement {
     } = this.entry;
     const drawOriginal = () =>
       kind === NODES_KIND
-        ? drawClosedView(tree, actions)
+        ? drawClosedView(tree, actions, this.texts)
         : html`<p class="label">${kind}</p><tl-json .value=${tree}></tl-json>`;
     const values = actions.length > 0 ? submittedValues(actions.at(-1).action, tree) : [];
     return html`<div class="sheet over" data-state=${over}>
       <p><b>${this.#name}</b> ${actions.length > 0 ? nothing : this.texts[over]}</p>
       ${this.#drawActions()}
-      ${values.length > 0 ? drawFacts(values) : nothing}
+      ${values.length > 0 ? drawFacts(values, this.texts.values) : nothing}
       ${
         this.#error
           ? nothing
