@@ -353,6 +353,18 @@ def test_turn_that_ends_its_process_twice_is_closed_and_the_next_turn_runs(
     assert body(of_type(events, "agent.end")[-1])["result"] == "You said Hello."
 
 
+@pytest.mark.parametrize("waiting_kills", [1, 2])
+def test_kills_while_a_turn_waits_do_not_count_as_its_own(memory_path: Path, waiting_kills: int) -> None:
+    order = Order(str(memory_path), answers=False)
+    with start_servers() as servers:
+        for _ in range(waiting_kills):
+            assert servers.run(order) == WAITS
+        # its notices, the answer, that it acts on it, and what the approved tool reports
+        assert servers.run(msgspec.structs.replace(order, answers=True, dies_after=4)) == KILLED
+        assert servers.run(next_server(order)) == 0
+    check_continued(order, load_events(order))
+
+
 def test_tool_that_writes_and_ends_its_process_is_not_run_again(memory_path: Path) -> None:
     order = Order(str(memory_path), texts=("explode_once", "Hello"))
     with start_servers() as servers:
