@@ -483,6 +483,29 @@ def test_turn_that_fails_its_runner_twice_is_closed_and_the_next_turn_runs(
     assert "a bug" in caplog.text
 
 
+def test_failures_of_a_turn_do_not_count_against_the_next_turn(caplog: pytest.LogCaptureFixture) -> None:
+    def fatal_script(messages: list[Message]) -> Iterator[str | Fail]:
+        yield Fail()
+
+    async def fail() -> None:
+        async with opened() as office:
+            office.agent = make_agent(script=fatal_script, retry=FatalRetry())
+            office.pool.start()
+            await office.send("first")
+            await office.send("second")  # starts in the runner that closes the first turn
+            for attempt in (1, 2, 3):
+                await until(lambda: office.pool.has_failed(office.session_id))
+                assert len(office.made) == attempt
+                office.pool.retry(office.session_id)
+            await until(lambda: len(office.made) == 4)
+            while not office.made[-1].has_ended:
+                codes = (await office.types()).count("session.error")
+                assert codes == 1, "the second turn has failed one runner so far"
+                await asyncio.sleep(0)
+
+    run_on_clock(fail)
+
+
 class BrokenStore(MemoryStore):
     """A store whose next reads meet a damage."""
 

@@ -265,12 +265,13 @@ class RunnerPool:
         if self._is_closed or task is None or not task.done() or opened_runner(task) is not runner:
             return
         self._cancel_quiet_timer(session_id)
+        if not runner.lease.attempts:
+            self._failures.pop(session_id, None)  # the turns that failed an earlier runner have ended
         if runner.has_ended:
             self._forget_ended(runner)
         elif self._is_draining:
             self._release_if_handed_over(runner)
         elif self._is_releasable(runner):
-            self._failures.pop(session_id, None)
             loop = asyncio.get_running_loop()
             self._quiet_timers[session_id] = loop.call_later(self._quiet_s, self._release_if_quiet, runner)
 
@@ -341,6 +342,7 @@ class RunnerPool:
 
     def _forget(self, session_id: str) -> None:
         self._openings.pop(session_id, None)
+        self._failures.pop(session_id, None)
         self._changed.wake()
         if not self._openings:
             self.on_empty()
