@@ -16,7 +16,7 @@ from tests.support.limits import HANG_S
 from tests.support.manual_clock import move_on, run_on_clock
 from tests.support.session_runners import agent_runtime
 from tests.unit.agents.test_store_failures import FailingStore, on_fast_clock
-from tests.unit.log.delegates import until
+from tests.unit.log.delegates import held, until
 from turnlog.agents import Agent, Scripted, ToolUse, tool
 from turnlog.agents.models.scripted import Fail
 from turnlog.agents.retry import RetryPolicy
@@ -204,6 +204,23 @@ async def test_pool_of_a_log_that_is_closed_claims_nothing_more() -> None:
         assert task is not None
         office.log.leases.work_wakeup.wake()
         await task
+
+
+def test_session_that_is_claimed_while_the_pool_closes_is_left_to_the_next_owner(memory_path: Path) -> None:
+    async def close() -> None:
+        async with opened(SqliteStore(memory_path / "log.db")) as office:
+            async with held(office.log):
+                office.pool.start()
+                await asyncio.sleep(0)  # the claim waits for the writer
+                await asyncio.sleep(0)
+                closing = asyncio.create_task(office.pool.close())
+                await asyncio.sleep(0)
+            await closing
+            assert await office.log.leases.owner_of(office.session_id) is None
+            [lease] = await office.log.leases.claim_wanted("next")
+            assert lease.attempts == 0
+
+    asyncio.run(close())
 
 
 # releasing

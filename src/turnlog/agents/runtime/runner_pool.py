@@ -144,7 +144,7 @@ class RunnerPool:
                     await leases.renew(self.owner, is_draining=True)
                     await asyncio.sleep(self._log.claim_poll_s or RETRY_S)
                     continue
-                claimed = await leases.claim_wanted(self.owner, self._apps, CLAIM_LIMIT)
+                claimed = await self._claim_some()
                 for lease in claimed:
                     self._start(lease.session_id, lease)
                 if len(claimed) == CLAIM_LIMIT:
@@ -156,6 +156,19 @@ class RunnerPool:
                 log.warning("no session can be claimed, the next attempt is in %g s: %s", RETRY_S, error)
                 timeout_s = RETRY_S
             await leases.wait_for_wanted(known_count, timeout_s)
+
+    async def _claim_some(self) -> list[Lease]:
+        leases = self._log.leases
+        claim = asyncio.create_task(leases.claim_wanted(self.owner, self._apps, CLAIM_LIMIT))
+        try:
+            return await asyncio.shield(claim)
+        except asyncio.CancelledError:
+            # the pool is being closed, and the store commits the claim all the same: without a release the
+            # next owner would count a crash
+            with suppress(TurnlogError):
+                for lease in await claim:
+                    await leases.release(lease, lease.seen, self._log.now_ms())
+            raise
 
     async def _next_wake_s(self, claimed_at_ms: int) -> float | None:
         """Return how long to wait for the next session that has to wake; None if none has to."""
