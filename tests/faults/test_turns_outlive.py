@@ -328,6 +328,32 @@ def test_turn_of_an_application_that_closes_is_closed_after_a_kill(memory_path: 
     assert close_everywhere(memory_path, EVERY_THIRD, "approval") > 5
 
 
+# sub-agents at once, a retry, and a hand-off
+
+
+def check_parallel(order: Order, events: Sequence[Envelope]) -> None:
+    ledger = lawful(events)
+    assert sorted(ledger.ends) == ["end_turn", "end_turn", "end_turn", "handoff"]
+    assert len(of_type(events, "agent.handoff")) == 1
+    assert of_type(events, "session.error") == []
+    failed = [body(event) for event in of_type(events, "tool.result") if not body(event)["ok"]]
+    assert {(result["tool"], result["error"]["code"]) for result in failed} <= {("scribble", "CANCELLED")}
+    effects = read_effects(order)
+    assert effects[f"pay {KEY}"] == 1
+    assert effects["scribble"] == 1 or failed
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_turn_with_agents_at_once_and_a_hand_off_goes_on(memory_path: Path, is_stopped: bool) -> None:
+    count = 0
+    with start_servers("tests.faults.parallel_server") as servers:
+        for order in kill_everywhere(servers, memory_path, EVERY_THIRD, is_stopped=is_stopped):
+            assert servers.run(next_server(order)) == 0
+            check_parallel(order, load_events(order))
+            count += 1
+    assert count >= 8
+
+
 # turns that end their process
 
 
@@ -351,6 +377,18 @@ def test_turn_that_ends_its_process_twice_is_closed_and_the_next_turn_runs(
     assert lawful(events).ends == ["error", "end_turn"]
     assert [body(event)["code"] for event in of_type(events, "session.error")] == ["worker_lost"]
     assert body(of_type(events, "agent.end")[-1])["result"] == "You said Hello."
+
+
+@pytest.mark.parametrize("waiting_kills", [1, 2])
+def test_kills_while_a_turn_waits_do_not_count_as_its_own(memory_path: Path, waiting_kills: int) -> None:
+    order = Order(str(memory_path), answers=False)
+    with start_servers() as servers:
+        for _ in range(waiting_kills):
+            assert servers.run(order) == WAITS
+        # its notices, the answer, that it acts on it, and what the approved tool reports
+        assert servers.run(msgspec.structs.replace(order, answers=True, dies_after=4)) == KILLED
+        assert servers.run(next_server(order)) == 0
+    check_continued(order, load_events(order))
 
 
 def test_tool_that_writes_and_ends_its_process_is_not_run_again(memory_path: Path) -> None:

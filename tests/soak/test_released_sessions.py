@@ -20,6 +20,7 @@ def test_10_000_sessions_that_were_looked_at_and_left_cost_nothing(
         after_mb=visit.after.memory_bytes / 1e6,
     )
     check_visit(visit, SESSIONS)
+    assert visit.after.memory_bytes <= 1.1 * visit.before.memory_bytes
 
 
 def test_1_000_sessions_that_were_worked_in_are_released(memory_path: Path, measure: Measure) -> None:

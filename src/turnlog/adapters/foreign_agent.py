@@ -87,7 +87,7 @@ class ForeignAgent(RunnerDefinition):
     policies: Mapping[str, ToolPolicy] = field(default_factory=dict)
     takes_client_tools: bool = False
     run_owner: str = field(default_factory=new_process_id, init=False, repr=False, compare=False)
-    run_pools: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    run_pools: dict[tuple[int, str], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         subject = f"agent {quote(self.name)}"

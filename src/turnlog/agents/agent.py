@@ -54,7 +54,7 @@ class Agent:
     max_agents: int = MAX_AGENTS
     retry: RetryPolicy = DEFAULT_RETRY
     run_owner: str = field(default_factory=new_process_id, init=False, repr=False, compare=False)
-    run_pools: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    run_pools: dict[tuple[int, str], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     if TYPE_CHECKING:
 

@@ -3,7 +3,8 @@
 `run` yields every event of one turn at every level, until the turn has ended or all its agents wait for an
 answer. Leaving the loop detaches and does not cancel: the turn continues in the log. Without a log, each run
 has its own in memory. A run owns its session while it follows it or a turn is not done; runs of one agent
-object in one session share a runner. Another live owner of the session is a `Conflict`.
+object in one session share a runner if their roles and vocabulary are the same. Another live owner of the
+session is a `Conflict`.
 """
 
 import asyncio
@@ -53,10 +54,13 @@ FAILED_REASONS = ("error", "cancelled", "timeout")
 RUNNER_CHECK_INTERVAL_S = 1.0  # of silence, after which `run` checks that the runner still works
 
 
-class RunnableAgent(Protocol):
-    """An `Agent`, or another runtime. `run_pools` has its pools by the id of their log.
+PoolKey = tuple[int, str]  # the id of a log, and the owner of its sessions
 
-    `run_owner` is the owner of the sessions that it runs in.
+
+class RunnableAgent(Protocol):
+    """An `Agent`, or another runtime. `run_pools` has its pools.
+
+    `run_owner` begins the names of the owners of the sessions that it runs in.
     """
 
     @property
@@ -66,7 +70,20 @@ class RunnableAgent(Protocol):
     def run_owner(self) -> str: ...
 
     @property
-    def run_pools(self) -> "dict[int, RunPool]": ...
+    def run_pools(self) -> "dict[PoolKey, RunPool]": ...
+
+
+def make_pool_key(
+    agent: RunnableAgent, log: Log, vocabulary: Vocabulary | None, roles: Collection[str]
+) -> PoolKey:
+    """Return the key of the runs that share runners.
+
+    A runner uses the roles and the vocabulary that it was built with. Runs with others have another pool and
+    another owner: no run may get the roles of another one.
+    """
+    # quoted, because a role may be any text
+    parts = [agent.run_owner, *([f"{id(vocabulary):x}"] if vocabulary else []), *map(repr, sorted({*roles}))]
+    return id(log), " ".join(parts)
 
 
 class RunPool:
@@ -89,18 +106,18 @@ class RunPool:
         self.log = log
         self._own_log = own_log
         self._close_task: asyncio.Task[None] | None = None
-        self.runners = RunnerPool(
-            log, self._make_runner, quiet_s=0.0, owner=agent.run_owner, ends_processes=True
-        )
+        self._key = make_pool_key(agent, log, vocabulary, roles)
+        _, owner = self._key
+        self.runners = RunnerPool(log, self._make_runner, quiet_s=0.0, owner=owner, ends_processes=True)
         self.runners.on_empty = self._on_empty
-        agent.run_pools[id(log)] = self
+        agent.run_pools[self._key] = self
 
     async def _make_runner(self, lease: Lease) -> SessionRunner:
         folds = SessionFolds(self.log, lease.session_id, self.catalog)
         return SessionRunner(self.log, lease, folds, self._definition, self._vocabulary)
 
     def _on_empty(self) -> None:
-        self._agent.run_pools.pop(id(self.log), None)
+        self._agent.run_pools.pop(self._key, None)
         if self._own_log and self._close_task is None:
             self._close_task = asyncio.create_task(self.log.close(), context=Context())
 
@@ -150,7 +167,14 @@ async def run(
         session_id = await log.create(agent.name, events=events)
         if events:
             appended = TurnInputPlan(events, -1, tree=Tree()), [0]
-    pool = agent.run_pools.get(id(log)) or RunPool(agent, log, vocabulary, roles, own_log=own_log)
+    pool_key = make_pool_key(agent, log, vocabulary, roles)
+    for key, other in list(agent.run_pools.items()):
+        # an earlier run with other roles may have ended a moment ago
+        if other.log is log and key != pool_key:
+            await other.runners.wait_released(session_id)
+    pool = agent.run_pools.get(pool_key)
+    if pool is None:
+        pool = RunPool(agent, log, vocabulary, roles, own_log=own_log)
     async with pool.runners.use(session_id):
         if appended is None:
             appended = await append_turn_input(pool, session_id, prompt, answers or {}, roles)

@@ -11,12 +11,13 @@ import uvloop
 from tests.support.claude_sessions import Room, is_there, lawful, make_app, played, room
 from tests.support.claude_standin import COMMAND
 from tests.support.session_runners import claude_runtime
-from tests.unit.app.desk import ADA, desk, play
+from tests.unit.app.desk import ADA, BOB, desk, play
 from turnlog import App, open_log
 from turnlog.agents.claude.claude_code import ClaudeCode
 from turnlog.agents.claude.runtime import MAX_ATTEMPTS
 from turnlog.errors import CallerError, InvalidEvent
 from turnlog.events import Envelope, Event
+from turnlog.events.content import PromptDocument
 from turnlog.log import Log, MemoryStore
 from turnlog.state.tree import scope_without_actor
 from turnlog.team.roster import Roster, TeamMember
@@ -103,6 +104,29 @@ def test_a_message_that_kills_every_process_is_given_up(tmp_path: Path) -> None:
             await office.until("process.end", reason="process_crash")
             assert await office.lives() == [("process_crash", 3)] * MAX_ATTEMPTS
             lawful(app, await office.events())
+
+    play(run)
+
+
+def test_message_that_names_a_file_of_another_session_reaches_no_process_with_it(tmp_path: Path) -> None:
+    received = tmp_path / "received.jsonl"
+    app = make_app(tmp_path, played(f"open({str(received)!r}, 'a').write(sys.stdin.readline())"))
+
+    async def run() -> None:
+        async with room(app) as office:
+            other = await office.desk.sessions.create(BOB)
+            names = [
+                await office.desk.log.put_blob(
+                    seat.session_id, b"of " + seat.principal.name.encode(), "text/plain"
+                )
+                for seat in (office.seat, other)
+            ]
+            own, foreign = names
+            parts = (PromptDocument(src=f"api/blobs/{own}"), PromptDocument(src=foreign))
+            await office.say("Read.", content=parts)
+            await office.until("agent.end")
+        assert "of ada" in received.read_text()
+        assert "of bob" not in received.read_text()
 
     play(run)
 

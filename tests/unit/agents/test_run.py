@@ -1,7 +1,7 @@
 """Running agents without a server: `run`, `ask`, `all_ended` (protocol section 8)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from turnlog import open_log
 from turnlog.agents import Agent, ModelError, Scripted, ToolContext, ToolUse, all_ended, tool
 from turnlog.agents.models import Fail
 from turnlog.agents.retry import RetryPolicy
-from turnlog.errors import CallerError, NotFound, StoreError
+from turnlog.agents.run import RunPool
+from turnlog.errors import CallerError, Conflict, NotFound, StoreError
 from turnlog.events import AgentEnd, AssistantMessage, Entry, ToolAwait, ToolCall, ToolResult, decode_envelope
 from turnlog.log import Log, envelope_json
 from turnlog.state.history import Message
@@ -59,6 +60,13 @@ async def of(log: Log, session: str, kind: str) -> list[Any]:
 @asynccontextmanager
 async def session(log: Log) -> AsyncIterator[str]:
     yield await log.create("test")
+
+
+def only_pool(agent: Agent) -> RunPool:
+    """The one pool in which an agent object runs."""
+    [pool] = agent.run_pools.values()
+    assert isinstance(pool, RunPool)
+    return pool
 
 
 # three lines
@@ -164,6 +172,58 @@ def test_a_turn_that_was_left_goes_on_although_the_next_run_comes_at_once() -> N
             assert all(b'"end_turn"' in bytes(end.payload) for end in ends)
 
     run_now(again)
+
+
+@asynccontextmanager
+async def run_that_holds(
+    agent: Agent, go_on: asyncio.Event, log: Log, session: str, roles: Collection[str]
+) -> AsyncIterator[None]:
+    """Have a run whose tool waits for `go_on`."""
+    events = agent.run("Hold", log=log, session_id=session, roles=roles)
+    async for event in events:
+        if isinstance(event.payload, ToolCall):
+            break
+    try:
+        yield
+    finally:
+        go_on.set()
+        await events.aclose()
+        await until(lambda: not agent.run_pools)
+
+
+@pytest.mark.parametrize(("held", "roles", "ok"), [(["admin"], [], False), ([], ["admin"], True)])
+def test_run_uses_its_own_roles_beside_a_run_with_others(held: list[str], roles: list[str], ok: bool) -> None:
+    go_on = asyncio.Event()
+
+    @tool
+    async def hold() -> str:
+        """Wait."""
+        await go_on.wait()
+        return "went on"
+
+    @tool(roles=("admin",))
+    def erase() -> str:
+        """Erase everything."""
+        return "gone"
+
+    def script(messages: list[Message]) -> Iterator[Any]:
+        words = messages[-1].content[-1].get("text")
+        return iter(["Done."] if words is None else [ToolUse(words.lower())])
+
+    async def beside(log: Log) -> None:
+        clerk = Agent("Clerk", "", Scripted(script), tools=[hold, erase])
+        async with (
+            session(log) as first,
+            session(log) as second,
+            run_that_holds(clerk, go_on, log, first, held),
+        ):
+            await clerk.ask("Erase", log=log, session_id=second, roles=roles)
+            [result] = await of(log, second, "tool.result")
+            assert (b'"ok":true' in bytes(result.payload)) is ok
+            with pytest.raises(Conflict):  # the session has an owner with other roles
+                await clerk.ask("Erase", log=log, session_id=first, roles=roles)
+
+    run_now(beside)
 
 
 def test_a_run_that_comes_while_the_session_is_let_go_of_is_not_closed_with_it() -> None:
@@ -380,10 +440,11 @@ def test_who_waits_for_a_runner_that_stopped_is_told() -> None:
         guide = saying(ToolUse("confirm", {"question": "One?"}), tools=[confirm])
         async with session(log) as name:
             runners = [
-                guide.run_pools[id(log)].runners.find(name)
+                only_pool(guide).runners.find(name)
                 async for event in guide.run("Go", log=log, session_id=name)
                 if isinstance(event.payload, ToolCall)
             ]
+            assert runners[0] is not None
             with pytest.raises(StoreError, match="runner has stopped"):
                 await runners[0].wait_for_seq(10_000)
 
@@ -466,7 +527,7 @@ def test_closing_while_a_retry_waits_does_not_wait_for_it() -> None:
         async with session(log) as name:
             async for event in guide.run("Go", log=log, session_id=name):
                 if event.type == "block.retract":
-                    await guide.run_pools[id(log)].runners.close()
+                    await only_pool(guide).runners.close()
                     break
             assert await of(log, name, "agent.end") == [], "the next owner continues"
             assert await log.leases.owner_of(name) is None

@@ -16,7 +16,7 @@ from tests.support.limits import HANG_S
 from tests.support.manual_clock import move_on, run_on_clock
 from tests.support.session_runners import agent_runtime
 from tests.unit.agents.test_store_failures import FailingStore, on_fast_clock
-from tests.unit.log.delegates import until
+from tests.unit.log.delegates import held, until
 from turnlog.agents import Agent, Scripted, ToolUse, tool
 from turnlog.agents.models.scripted import Fail
 from turnlog.agents.retry import RetryPolicy
@@ -204,6 +204,23 @@ async def test_pool_of_a_log_that_is_closed_claims_nothing_more() -> None:
         assert task is not None
         office.log.leases.work_wakeup.wake()
         await task
+
+
+def test_session_that_is_claimed_while_the_pool_closes_is_left_to_the_next_owner(memory_path: Path) -> None:
+    async def close() -> None:
+        async with opened(SqliteStore(memory_path / "log.db")) as office:
+            async with held(office.log):
+                office.pool.start()
+                await asyncio.sleep(0)  # the claim waits for the writer
+                await asyncio.sleep(0)
+                closing = asyncio.create_task(office.pool.close())
+                await asyncio.sleep(0)
+            await closing
+            assert await office.log.leases.owner_of(office.session_id) is None
+            [lease] = await office.log.leases.claim_wanted("next")
+            assert lease.attempts == 0
+
+    asyncio.run(close())
 
 
 # releasing
@@ -481,6 +498,29 @@ def test_turn_that_fails_its_runner_twice_is_closed_and_the_next_turn_runs(
     assert types.count("agent.start") == types.count("agent.end") == 2
     assert types.count("session.error") == 1
     assert "a bug" in caplog.text
+
+
+def test_failures_of_a_turn_do_not_count_against_the_next_turn(caplog: pytest.LogCaptureFixture) -> None:
+    def fatal_script(messages: list[Message]) -> Iterator[str | Fail]:
+        yield Fail()
+
+    async def fail() -> None:
+        async with opened() as office:
+            office.agent = make_agent(script=fatal_script, retry=FatalRetry())
+            office.pool.start()
+            await office.send("first")
+            await office.send("second")  # starts in the runner that closes the first turn
+            for attempt in (1, 2, 3):
+                await until(lambda: office.pool.has_failed(office.session_id))
+                assert len(office.made) == attempt
+                office.pool.retry(office.session_id)
+            await until(lambda: len(office.made) == 4)
+            while not office.made[-1].has_ended:
+                codes = (await office.types()).count("session.error")
+                assert codes == 1, "the second turn has failed one runner so far"
+                await asyncio.sleep(0)
+
+    run_on_clock(fail)
 
 
 class BrokenStore(MemoryStore):

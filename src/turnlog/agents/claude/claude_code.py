@@ -54,7 +54,7 @@ class ClaudeCode:
     inactivity_s: float = INACTIVITY_S
     demo_mode: bool = False
     run_owner: str = field(default_factory=new_process_id, init=False, repr=False, compare=False)
-    run_pools: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    run_pools: dict[tuple[int, str], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.command, str) or not self.command:

@@ -21,6 +21,7 @@ from turnlog.agents.claude.process import ClaudeProcess, ProgramNotFound, find_s
 from turnlog.agents.claude.process_run import ProcessEndReason, ProcessRun, filter_output
 from turnlog.agents.claude.prompts import Prompt, PromptQueue
 from turnlog.agents.models.messages import to_api_part
+from turnlog.agents.models.model import session_blob_reader
 from turnlog.agents.runtime.agent_runtime import CRASH_MESSAGE, STOPPED_MESSAGE
 from turnlog.agents.runtime.session_runtime import OnCrash
 from turnlog.agents.runtime.turn_timeout import Trace, running_turns
@@ -266,7 +267,8 @@ class ClaudeRuntime:
             scope.trace_id or "", scope.channel, prompt.speaker, conversation_id, text=prompt.text
         )
         # Before the message is expected: reading blobs lets other tasks run.
-        files = [await to_api_part(to_builtins(part), self._host.log.get_blob) for part in prompt.files]
+        read_blob = session_blob_reader(self._host.session_id, self._host.log.get_blob)
+        files = [await to_api_part(to_builtins(part), read_blob) for part in prompt.files]
         process_run.parser.expect(uuid, message)
         self._write_line(process_run, message_line(self._prompts.render(prompt), uuid, files))
 

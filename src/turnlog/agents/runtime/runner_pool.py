@@ -144,7 +144,7 @@ class RunnerPool:
                     await leases.renew(self.owner, is_draining=True)
                     await asyncio.sleep(self._log.claim_poll_s or RETRY_S)
                     continue
-                claimed = await leases.claim_wanted(self.owner, self._apps, CLAIM_LIMIT)
+                claimed = await self._claim_some()
                 for lease in claimed:
                     self._start(lease.session_id, lease)
                 if len(claimed) == CLAIM_LIMIT:
@@ -156,6 +156,19 @@ class RunnerPool:
                 log.warning("no session can be claimed, the next attempt is in %g s: %s", RETRY_S, error)
                 timeout_s = RETRY_S
             await leases.wait_for_wanted(known_count, timeout_s)
+
+    async def _claim_some(self) -> list[Lease]:
+        leases = self._log.leases
+        claim = asyncio.create_task(leases.claim_wanted(self.owner, self._apps, CLAIM_LIMIT))
+        try:
+            return await asyncio.shield(claim)
+        except asyncio.CancelledError:
+            # the pool is being closed, and the store commits the claim all the same: without a release the
+            # next owner would count a crash
+            with suppress(TurnlogError):
+                for lease in await claim:
+                    await leases.release(lease, lease.seen, self._log.now_ms())
+            raise
 
     async def _next_wake_s(self, claimed_at_ms: int) -> float | None:
         """Return how long to wait for the next session that has to wake; None if none has to."""
@@ -265,12 +278,13 @@ class RunnerPool:
         if self._is_closed or task is None or not task.done() or opened_runner(task) is not runner:
             return
         self._cancel_quiet_timer(session_id)
+        if not runner.lease.attempts:
+            self._failures.pop(session_id, None)  # the turns that failed an earlier runner have ended
         if runner.has_ended:
             self._forget_ended(runner)
         elif self._is_draining:
             self._release_if_handed_over(runner)
         elif self._is_releasable(runner):
-            self._failures.pop(session_id, None)
             loop = asyncio.get_running_loop()
             self._quiet_timers[session_id] = loop.call_later(self._quiet_s, self._release_if_quiet, runner)
 
@@ -341,6 +355,7 @@ class RunnerPool:
 
     def _forget(self, session_id: str) -> None:
         self._openings.pop(session_id, None)
+        self._failures.pop(session_id, None)
         self._changed.wake()
         if not self._openings:
             self.on_empty()

@@ -19,7 +19,7 @@ from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_uncha
 from turnlog.agents.runtime.session_folds import YIELD_EVERY_EVENTS, SessionFolds
 from turnlog.agents.runtime.session_runtime import RunnerOptions, RuntimeDefinition
 from turnlog.agents.runtime.session_writer import SessionWriter
-from turnlog.agents.runtime.turn_timeout import Trace, TurnTimers
+from turnlog.agents.runtime.turn_timeout import Trace, TurnTimers, running_turns
 from turnlog.errors import Fenced, SessionClosed, StoreError, Unavailable
 from turnlog.events import Event, EventDraft, Payload, ProcessEnd, ProcessStart, Scope, UiMessage, Vocabulary
 from turnlog.ids import now_ms
@@ -129,7 +129,8 @@ class SessionRunner:
         await self.replay_to_head()
         if (await self.log.info(self.session_id)).closed:
             return
-        self._resumed_traces = {agent.scope.trace_id for agent in self.tree.open.values()}
+        # a turn that only waited has not ended the process of an earlier owner
+        self._resumed_traces = running_turns(self.tree)
         # no runtime runs these agents: their process has not released the session, or not in time
         await self.append_closings(lambda: build_recording_closings(self.tree, RECORDER_LOST_MESSAGE))
         await self.runtime.close_interrupted(self.options.on_crash)
@@ -139,6 +140,7 @@ class SessionRunner:
             await self.replay_to_head()
         await self.writer.append_with_rules([], self.replay_to_head, "apply")
         await self.replay_to_head()
+        await self._note_progress()
         self._follow_task = asyncio.create_task(self._follow(), context=contextvars.Context())
         self._follow_task.add_done_callback(self._on_follow_done)
 

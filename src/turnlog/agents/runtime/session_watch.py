@@ -126,9 +126,12 @@ class WatchPool:
         """Drop the watches that were not used for `quiet_s`, oldest first."""
         self._sweep_timer = None
         now_s = asyncio.get_running_loop().time()
-        for session_id, watch in list(self._watches.items()):
-            if now_s - watch.used_at_s >= self._quiet_s and not watch.lock.locked():
-                del self._watches[session_id]
+        # a new dict: one whose entries are deleted keeps its size
+        self._watches = {
+            session_id: watch
+            for session_id, watch in self._watches.items()
+            if now_s - watch.used_at_s < self._quiet_s or watch.lock.locked()
+        }
         if self._watches:
             oldest_s = min(watch.used_at_s for watch in self._watches.values())
             self._schedule_sweep(max(oldest_s + self._quiet_s - now_s, self._quiet_s / 10))
