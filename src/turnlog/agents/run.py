@@ -16,20 +16,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from turnlog.agents.agent import Agent
 from turnlog.agents.models import ModelError
 from turnlog.agents.runtime.optimistic_append import AppendPlan, append_if_unchanged
 from turnlog.agents.runtime.runner_pool import RunnerPool
 from turnlog.agents.runtime.session_folds import SessionFolds
 from turnlog.agents.runtime.session_runner import SessionRunner
-from turnlog.agents.runtime.session_runtime import RuntimeDefinition
 from turnlog.agents.runtime.user_input import (
     answer_events,
     checked_answer_events,
     find_waiting_call,
     message_events,
 )
-from turnlog.agents.team import AgentTeam
+from turnlog.agents.team import define_answerer
 from turnlog.errors import CallerError, StoreError
 from turnlog.events import (
     CATALOG,
@@ -99,7 +97,7 @@ class RunPool:
         own_log: bool,
     ) -> None:
         self._agent = agent
-        self._definition = make_definition(agent, roles)
+        self._definition = define_answerer(agent, roles=roles).runtime
         self._vocabulary = vocabulary
         extra = [*self._definition.vocabularies, *([vocabulary] if vocabulary else [])]
         self.catalog = Catalog(*VOCABULARIES, *extra) if extra else FULL_CATALOG
@@ -126,10 +124,6 @@ class RunPool:
         await self.runners.wait_released(session_id)
         if self._close_task is not None:
             await asyncio.shield(self._close_task)
-
-
-def make_definition(agent: Any, roles: Collection[str]) -> RuntimeDefinition:
-    return AgentTeam(agent, roles=roles) if isinstance(agent, Agent) else agent
 
 
 @dataclass(slots=True)

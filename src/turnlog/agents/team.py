@@ -1,13 +1,13 @@
 """`AgentTeam`: the agents that answer in the sessions of an application, as a runtime definition."""
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from turnlog.agents.agent import Agent
 from turnlog.agents.runtime.agent_runtime import AgentRuntime
 from turnlog.agents.runtime.session_runner import SessionRunner
-from turnlog.agents.runtime.session_runtime import SessionRuntime
-from turnlog.errors import CallerError
+from turnlog.agents.runtime.session_runtime import RuntimeDefinition, SessionRuntime
+from turnlog.errors import CallerError, quote
 from turnlog.events import Vocabulary
 
 
@@ -66,6 +66,30 @@ class AgentTeam(NamedTuple):
         """Return the agent that answers in a channel: the named one if it is in the channel's team."""
         root = self.by_channel.get(channel or "", self.root)
         return index_agents(root).get(name or "", root)
+
+
+class Answerer(NamedTuple):
+    """Who answers in the sessions of an application; `agent` is the default agent if our own agents do."""
+
+    agent: Agent | None
+    runtime: RuntimeDefinition
+
+
+def define_answerer(
+    root: Any,
+    by_channel: Mapping[str, Agent] = {},
+    roles: Collection[str] = (),
+    channel_vocabularies: Mapping[str, Vocabulary] = {},
+) -> Answerer:
+    """Return the runtime of an agent: a team for one of ours; any other defines its own.
+
+    The other values are those of `AgentTeam`. Raise `CallerError` for what cannot answer.
+    """
+    if isinstance(root, Agent):
+        return Answerer(root, AgentTeam(root, by_channel, roles, channel_vocabularies))
+    if not hasattr(root, "make_runtime"):
+        raise CallerError(f"expected an agent, agents by channel, or a runtime, got {quote(root)}")
+    return Answerer(None, root)
 
 
 def index_agents(*roots: Agent) -> dict[str, Agent]:

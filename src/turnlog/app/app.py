@@ -4,9 +4,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from turnlog.adapters.remote.remote_agent import RemoteAgent
 from turnlog.agents import Agent
 from turnlog.agents.runtime.session_runtime import OnCrash, RuntimeDefinition
-from turnlog.agents.team import AgentTeam
+from turnlog.agents.team import define_answerer
 from turnlog.app.attachments import ATTACHABLE_TYPES, Attachments
 from turnlog.errors import CallerError, quote
 from turnlog.events import Catalog, Payload, Vocabulary
@@ -120,7 +121,14 @@ class App:
         self.title_of = title_of
         self.vocabulary = vocabulary
         self.roles = roles
-        self._root_agent, self.runtime = self._define_runtime(agent)
+        root = first_agent(name, self.agents) if isinstance(agent, Mapping) else agent
+        try:
+            answerer = define_answerer(root, self.agents, channel_vocabularies=self._channel_vocabularies())
+        except CallerError as error:
+            raise CallerError(f"app {name}: {error}") from None
+        self._root_agent, self.runtime = answerer
+        # who lets workers answer, if workers do
+        self.remote_agent = self.runtime if isinstance(self.runtime, RemoteAgent) else None
         vocabularies = [*VOCABULARIES, *self.runtime.vocabularies]
         if vocabulary is not None:
             vocabularies.append(vocabulary)
@@ -157,18 +165,6 @@ class App:
     def has_agents(self) -> bool:
         """Return whether our own agents answer, and no other runtime."""
         return self._root_agent is not None
-
-    def _define_runtime(
-        self, agent: Agent | Mapping[str, Agent] | RuntimeDefinition
-    ) -> tuple[Agent | None, RuntimeDefinition]:
-        """Return the default agent, and who answers in the sessions: a team of agents, or another runtime."""
-        root = first_agent(self.name, self.agents) if isinstance(agent, Mapping) else agent
-        if not isinstance(root, Agent):
-            if not hasattr(root, "make_runtime"):
-                problem = f"expected an agent, agents by channel, or a runtime, got {quote(root)}"
-                raise CallerError(f"app {self.name}: {problem}")
-            return None, root
-        return root, AgentTeam(root, self.agents, channel_vocabularies=self._channel_vocabularies())
 
     def _channel_vocabularies(self) -> dict[str, Vocabulary]:
         """Return the events that the model of each channel may emit; empty if roles do not limit them."""

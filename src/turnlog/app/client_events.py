@@ -337,7 +337,7 @@ class ClientEventBatch:
         decision = ApprovalDecision(call_id=request.call_id, args_hash=request.args_hash, decision="expired")
         event_id = closing_id("approval", f"{scope.agent_id}:{request.call_id}:{request.args_hash}")
         event = EventDraft(decision, scope, "system").build(self._membership.app.catalog, event_id)
-        await self._log.append(self._membership.session_id, [event])
+        await self._log.append(self._membership.session_id, [event], wants_work=True)
 
     def _fan_out_stop(self, event: Event) -> list[Event]:
         """Return a stop for each channel that this member may stop. The first has the posted id."""

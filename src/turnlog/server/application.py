@@ -234,7 +234,7 @@ class Server:
 
     @property
     def _remote_agents(self) -> list[RemoteAgent]:
-        return [app.runtime for app in self._apps if isinstance(app.runtime, RemoteAgent)]
+        return [app.remote_agent for app in self._apps if app.remote_agent is not None]
 
     def stop_streams(self) -> None:
         """End the open streams, and the requests of workers that wait."""

@@ -13,7 +13,6 @@ from starlette.responses import Response
 
 from turnlog.adapters.remote.offered_parts import HeldPart, OfferedParts
 from turnlog.adapters.remote.part_messages import AnswerMessage, OutcomeMessage, PartMessage, QuestionMessage
-from turnlog.adapters.remote.remote_agent import RemoteAgent
 from turnlog.adapters.remote.remote_part import ReportBatch, WorkerIntroduction, WorkerKey
 from turnlog.adapters.remote.reports import AgentMessage, AnyReport
 from turnlog.errors import Forbidden, NotFound, quote
@@ -183,11 +182,11 @@ class PartRoutes:
         if SOURCE not in principal.server_roles:
             raise Forbidden(f"expected the server role {SOURCE}: only it may answer for an application")
         app = self._access.sessions.apps.get(body.app)
-        if app is None or not isinstance(app.runtime, RemoteAgent):
+        if app is None or app.remote_agent is None:
             raise NotFound(f"no application {quote(body.app)} whose agent runs elsewhere")
-        if not app.runtime.may_serve(principal.name):
+        if not app.remote_agent.may_serve(principal.name):
             raise Forbidden(f"{quote(body.app)} names its workers, and {quote(principal.name)} is none")
-        return app.runtime.offered_parts, WorkerKey(principal.name, body.worker)
+        return app.remote_agent.offered_parts, WorkerKey(principal.name, body.worker)
 
     async def wait_for_news(self, request: Request) -> Response:
         body = await read_json_body(request, OffersBody)

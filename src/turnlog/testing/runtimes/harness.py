@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from turnlog.agents.blob_urls import blob_url
-from turnlog.agents.run import make_definition
 from turnlog.agents.runtime.runner_pool import RunnerPool
 from turnlog.agents.runtime.session_folds import SessionFolds
 from turnlog.agents.runtime.session_runner import SessionRunner
@@ -19,6 +18,7 @@ from turnlog.agents.runtime.user_input import (
     find_waiting_call,
     message_events,
 )
+from turnlog.agents.team import define_answerer
 from turnlog.events import (
     AgentEnd,
     ApprovalRequest,
@@ -127,7 +127,7 @@ class RuntimeHarness:
 
     async def open(self) -> None:
         """Make the agent, and let it own the session."""
-        definition = make_definition(self.runtime.make_agent(self.script, self.record), ())
+        definition = define_answerer(self.runtime.make_agent(self.script, self.record)).runtime
         options = RunnerOptions(turn_limit_s=self.turn_limit_s)
 
         async def make_runner(lease: Lease) -> SessionRunner:
