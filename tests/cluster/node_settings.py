@@ -18,6 +18,7 @@ LEASE_VARIABLE = "TURNLOG_TEST_LEASE_S"
 CONTROL_VARIABLE = "TURNLOG_TEST_CONTROL"
 CLAIMS_PER_LEASE = 12  # as many as with the default times
 SILENCE_VARIABLE = "TURNLOG_TEST_SILENCE_S"
+PATIENCE_VARIABLE = "TURNLOG_TEST_PATIENCE_S"
 
 
 async def confirm_nothing(leases: LogLeases, lease: Lease) -> None:
@@ -52,6 +53,7 @@ def prepare() -> None:
     assert defaults is not None
     defaults["lease_s"] = lease_s
     defaults["node"] = os.environ[NODE_VARIABLE]
+    defaults["patience_s"] = float(os.environ[PATIENCE_VARIABLE])
     log.CLAIM_POLL_S = lease_s / CLAIMS_PER_LEASE
     reach.MAX_SILENCE_S = float(os.environ[SILENCE_VARIABLE])
     reach.PING_INTERVAL_S = reach.MAX_SILENCE_S / 5
