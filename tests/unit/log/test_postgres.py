@@ -25,7 +25,13 @@ from turnlog.log.postgres.arrays import (
     bytea_array,
     text_array,
 )
-from turnlog.log.postgres.connections import EscapedTextDumper, EscapedTextLoader, open_connection
+from turnlog.log.postgres.connections import (
+    EngineAway,
+    EscapedTextDumper,
+    EscapedTextLoader,
+    open_connection,
+    translate_engine_errors,
+)
 from turnlog.log.postgres.contention import CONTENTION_S, Contention
 from turnlog.log.postgres.group_commit import split_group
 from turnlog.log.postgres.notify_bell import (
@@ -38,7 +44,7 @@ from turnlog.log.postgres.notify_bell import (
 )
 from turnlog.log.postgres.rows import SpanColumns
 from turnlog.log.postgres.schema import MIGRATIONS
-from turnlog.log.postgres.store import PostgresStore
+from turnlog.log.postgres.store import MAX_GROUP_BYTES, PostgresStore, split_by_size
 from turnlog.log.records import News
 from turnlog.log.spans import SpanEdge
 from turnlog.testing.factories import (
@@ -425,6 +431,24 @@ def test_logs_that_open_an_empty_database_at_once_make_the_tables_once(server: P
 def test_an_unknown_host_is_a_store_error() -> None:
     with pytest.raises(StoreError, match="PostgreSQL cannot be used"):
         PostgresStore("postgresql://turnlog@127.0.0.1:1/postgres")
+
+
+def test_appends_that_are_too_large_for_one_statement_are_committed_in_parts_and_in_order() -> None:
+    jobs = [
+        AppendRequest(SESSION, [durable_event(str(number), "x" * size)], 0)
+        for number, size in enumerate(
+            [10, MAX_GROUP_BYTES // 2, MAX_GROUP_BYTES // 2, 2 * MAX_GROUP_BYTES, 10]
+        )
+    ]
+    assert [[jobs.index(job) for job in part] for part in split_by_size(jobs)] == [[0, 1], [2], [3], [4]]
+
+
+def test_a_full_disk_is_an_error_at_once_and_another_lack_of_resources_is_waited_for() -> None:
+    with pytest.raises(StoreError) as caught, translate_engine_errors():
+        raise psycopg.errors.DiskFull("could not extend file")
+    assert not isinstance(caught.value, EngineAway)
+    with pytest.raises(EngineAway), translate_engine_errors():
+        raise psycopg.errors.TooManyConnections("too many connections")
 
 
 def test_a_durable_commit_does_not_depend_on_the_defaults_of_the_database(server: PostgresServer) -> None:
