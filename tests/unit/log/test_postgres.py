@@ -17,7 +17,7 @@ from turnlog.errors import CallerError, SessionDamaged, StoreError
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.log import Blob, Document, Log, Page, open_log
-from turnlog.log.jobs import AppendRequest, PutBlob
+from turnlog.log.jobs import AppendRequest, Job, PutBlob
 from turnlog.log.postgres.arrays import (
     EncodeArray,
     bigint_array,
@@ -428,13 +428,42 @@ def test_logs_that_open_an_empty_database_at_once_make_the_tables_once(server: P
     server.execute("drop database fresh")
 
 
+def test_logs_that_open_a_database_of_an_older_version_at_once_migrate_it_once(
+    server: PostgresServer,
+) -> None:
+    server.execute("create database older")
+    url = server.url("older")
+    with psycopg.connect(url) as connection:
+        connection.execute("create schema turnlog")
+        connection.execute("create table turnlog.version (version integer not null)")
+        connection.execute("insert into turnlog.version values (1)")
+        connection.execute("set search_path to turnlog")
+        connection.execute(MIGRATIONS[0].encode())
+
+    async def run() -> None:
+        with pytest.raises(StoreError, match="an older Turnlog has written the log of this database"):
+            await open_log(url, writable=False)
+        logs = await asyncio.gather(*[asyncio.to_thread(PostgresStore, url) for _ in range(4)])
+        for store in logs:
+            store.close()
+        log = await open_log(url)
+        await log.create("t", SESSION, [member_event("ada", "owner")])
+        await log.put_upload(SESSION, b"data", "text/plain")
+        assert await log.verify() == []
+        await log.close()
+
+    asyncio.run(run())
+    assert server.execute("select version from turnlog.version", "older") == [(len(MIGRATIONS),)]
+    server.execute("drop database older")
+
+
 def test_an_unknown_host_is_a_store_error() -> None:
     with pytest.raises(StoreError, match="PostgreSQL cannot be used"):
         PostgresStore("postgresql://turnlog@127.0.0.1:1/postgres")
 
 
 def test_appends_that_are_too_large_for_one_statement_are_committed_in_parts_and_in_order() -> None:
-    jobs = [
+    jobs: list[Job] = [
         AppendRequest(SESSION, [durable_event(str(number), "x" * size)], 0)
         for number, size in enumerate(
             [10, MAX_GROUP_BYTES // 2, MAX_GROUP_BYTES // 2, 2 * MAX_GROUP_BYTES, 10]
