@@ -582,3 +582,17 @@ def test_owners_that_were_killed_long_ago_are_forgotten(server: PostgresServer) 
     )
     with_log(server, lambda log: log.leases.renew("two"))
     assert server.execute("select owner from turnlog.worker") == [("silent",)]
+
+
+def test_a_damaged_record_does_not_stop_the_doubt_after_a_failover(server: PostgresServer) -> None:
+    with_log(server, fill)
+    server.execute(f"update turnlog.session set record = {FLIP.format('record')} where name = '{SESSION}'")
+    server.execute("update turnlog.engine set system_identifier = 1, quorum = false")
+
+    async def work(log: Log) -> None:
+        before = (await log.info(OTHER)).epoch
+        await log.append(OTHER, durable_events("after"))
+        assert (await log.info(OTHER)).epoch != before
+        await log.append(SESSION, durable_events("repaired"))
+
+    with_log(server, work)
