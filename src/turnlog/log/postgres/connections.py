@@ -49,7 +49,8 @@ SESSION_SETUP = """
     select set_config('synchronous_commit', 'on', false)
         where current_setting('synchronous_commit') in ('off', 'local');
     """
-LOST_QUORUM_NOTICE = "canceling wait for synchronous replication"
+# The routine of the engine that warns "canceling wait for synchronous replication", in the engine's language.
+WAIT_FOR_STANDBYS = "SyncRepWaitForLSN"
 
 # What to do about an error of PostgreSQL, by words of its message.
 ADVICE = {
@@ -214,7 +215,7 @@ class EngineLink:
             self._connection = None
 
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
-        if LOST_QUORUM_NOTICE in (notice.message_primary or ""):
+        if notice.source_function == WAIT_FOR_STANDBYS:
             self._has_lost_quorum = True
 
     def check_quorum(self) -> None:
