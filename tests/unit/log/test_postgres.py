@@ -42,9 +42,11 @@ from turnlog.log.postgres.notify_bell import (
     encode_rings,
     ring_interval_s,
 )
+from turnlog.log.postgres.reading import EngineReader
 from turnlog.log.postgres.rows import SpanColumns
 from turnlog.log.postgres.schema import MIGRATIONS
 from turnlog.log.postgres.store import MAX_GROUP_BYTES, PostgresStore, split_by_size
+from turnlog.log.postgres.verify import VERIFY_BYTES, VERIFY_ROWS, read_stored_events
 from turnlog.log.records import News
 from turnlog.log.spans import SpanEdge
 from turnlog.testing.factories import (
@@ -160,6 +162,20 @@ def test_verify_names_what_is_not_as_it_was_written(
         assert any(problem in damage.problem for damage in damages), damages
 
     with_log(running, work)
+
+
+def test_verify_reads_pages_of_a_bounded_size(server: PostgresServer) -> None:
+    async def work(log: Log) -> None:
+        await log.create("t", SESSION)
+        for number in range(4):
+            await log.append(SESSION, [durable_event(str(number), "x" * (VERIFY_BYTES // 2))])
+        await log.append(SESSION, durable_events(*range(4, 4 + VERIFY_ROWS)))
+        assert await log.verify() == []
+
+    with_log(server, work)
+    with open_connection(server.url()) as connection:
+        pages = list(read_stored_events(EngineReader(connection), 1, 1_000))
+    assert [len(page) for page in pages] == [2, 2, VERIFY_ROWS]
 
 
 def test_a_damaged_event_is_never_returned_and_its_id_may_be_used_again(server: PostgresServer) -> None:
