@@ -1,8 +1,10 @@
 """`turnlog cluster-check`: each finding on a real PostgreSQL, good and bad."""
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -11,6 +13,7 @@ from click.testing import CliRunner, Result
 from tests.support.connection_pooler import running_pooler
 from tests.support.postgres_server import PostgresServer, running_cluster, running_server
 from turnlog.cli import main
+from turnlog.log.postgres import inspection
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +59,25 @@ def test_few_connections_are_told(server: PostgresServer) -> None:
         output = check(small.url()).output
     assert "warning  connections:" in output
     assert "raise max_connections: each process needs 4" in output
+
+
+def test_a_server_without_a_free_connection_is_a_message() -> None:
+    with running_server(max_connections="8") as small, ExitStack() as held:
+        small.execute("create role plain login")
+        url = small.url().replace("turnlog@", "plain@")
+        for _ in range(5):  # three are reserved for superusers
+            held.enter_context(psycopg.connect(url))
+        result = check(url)
+    assert (result.exit_code, result.output.count("\n")) == (1, 1)
+    assert "raise max_connections, or stop a program that uses the database" in result.output
+
+
+def test_a_clock_that_differs_is_told(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(time=lambda: time.time() + 10)
+    monkeypatch.setattr(inspection, "time", clock)
+    output = check(server.url()).output
+    assert re.search(r"warning  clocks: this machine and the engine differ by \d+\.\d s", output)
+    assert "synchronise the clocks of all machines, as with NTP" in output
 
 
 def test_a_cluster_with_a_quorum_of_two_standbys_is_good() -> None:
