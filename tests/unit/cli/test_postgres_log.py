@@ -139,6 +139,30 @@ def test_what_the_engine_refuses_is_told_with_what_to_do(running: PostgresServer
     assert "use the role that made the tables" in fail("sessions", "--log", stranger)
 
 
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_of_another_encoding_is_refused(running: PostgresServer, encoding: str) -> None:
+    name = f"in_{encoding.lower()}"
+    running.execute(f"create database {name} encoding '{encoding}' locale 'C' template template0")
+    url = running.url(name)
+    for command in (["import", os.devnull, "--log", url], ["cluster-check", url]):
+        assert f"the database has the encoding {encoding}, and a log needs UTF8" in fail(*command)
+
+
+def test_the_encoding_of_the_client_is_not_that_of_its_environment(
+    running: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty_log(running)
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+
+    async def fill() -> None:
+        log = await open_log(running.url())
+        await log.create("app 😀", SESSION)
+        await log.close()
+
+    asyncio.run(fill())
+    assert "app 😀" in run("sessions", "--log", running.url()).output
+
+
 def test_a_message_that_no_server_has_taken_makes_its_session_running(running: PostgresServer) -> None:
     empty_log(running)
 

@@ -496,17 +496,26 @@ def test_a_full_disk_is_an_error_at_once_and_another_lack_of_resources_is_waited
         raise psycopg.errors.TooManyConnections("too many connections")
 
 
-def test_a_durable_commit_does_not_depend_on_the_defaults_of_the_database(server: PostgresServer) -> None:
-    server.execute("alter role turnlog set synchronous_commit = off")
+@pytest.mark.parametrize(
+    ("name", "default", "needed"),
+    [
+        ("synchronous_commit", "off", "on"),
+        ("idle_session_timeout", "1min", "0"),
+        ("default_transaction_isolation", "serializable", "read committed"),
+        ("statement_timeout", "1min", "0"),
+        ("search_path", "public", "turnlog"),
+    ],
+)
+def test_a_connection_does_not_depend_on_the_defaults_of_the_database(
+    server: PostgresServer, name: str, default: str, needed: str
+) -> None:
+    server.execute(f"alter role turnlog set {name} = '{default}'")
     try:
-        store = PostgresStore(server.url())
-        [(setting,)] = store._writer.open().execute("show synchronous_commit").fetchall()
-        store.close()
-        with psycopg.connect(server.url()) as control:
-            assert control.execute("show synchronous_commit").fetchall() == [("off",)]
+        with open_connection(server.url()) as connection, psycopg.connect(server.url()) as control:
+            assert connection.execute(f"show {name}").fetchall() == [(needed,)]
+            assert control.execute(f"show {name}").fetchall() == [(default,)]
     finally:
-        server.execute("alter role turnlog reset synchronous_commit")
-    assert setting == "on"
+        server.execute(f"alter role turnlog reset {name}")
 
 
 class CountingStore(PostgresStore):

@@ -39,13 +39,16 @@ CONNECT_DEFAULTS = {  # a part of the URL wins
     "keepalives_count": "3",
     "tcp_user_timeout": "15000",
 }
-# A paused writer holds its row locks no longer than this. Acknowledged means durable, whatever the default
-# of the database is.
+ENCODING = "UTF8"
+# Whatever the defaults of the database are: a paused writer holds its row locks for 3 s at most, the bell may
+# be silent for long, a statement sees what others have committed, and acknowledged means durable.
 SESSION_SETUP = """
     set search_path to turnlog;
     set idle_in_transaction_session_timeout = '3s';
     set statement_timeout = 0;
     set lock_timeout = 0;
+    set idle_session_timeout = 0;
+    set default_transaction_isolation = 'read committed';
     select set_config('synchronous_commit', 'on', false)
         where current_setting('synchronous_commit') in ('off', 'local');
     """
@@ -113,8 +116,10 @@ def open_connection(url: str) -> Connection:
     given = parse_engine_url(url)
     with translate_engine_errors():
         defaults = {name: value for name, value in CONNECT_DEFAULTS.items() if name not in given}
-        connection = psycopg.connect(make_conninfo(url, **defaults), autocommit=True)
+        conninfo = make_conninfo(url, **defaults, client_encoding=ENCODING)
+        connection = psycopg.connect(conninfo, autocommit=True)
         try:
+            check_encoding(connection)
             connection.adapters.register_dumper(str, EscapedTextDumper)
             connection.adapters.register_loader("text", EscapedTextLoader)
             register_arrays(connection.adapters)
@@ -123,6 +128,16 @@ def open_connection(url: str) -> Connection:
             connection.close()
             raise
         return connection
+
+
+def check_encoding(connection: Connection) -> None:
+    """Raise `StoreError` for a database that cannot hold every character, or does not know what one is."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != ENCODING:
+        raise StoreError(
+            f"the database has the encoding {encoding}, and a log needs {ENCODING}: make another one with "
+            f"createdb --encoding={ENCODING} --template=template0"
+        )
 
 
 def parse_engine_url(url: str) -> dict[str, Any]:
