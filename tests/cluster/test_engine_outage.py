@@ -1,8 +1,11 @@
 """The engine itself goes away, for a moment and for longer than its clients repeat their work."""
 
+import signal
+
 import pytest
 
 from tests.cluster.nodes import Cluster, Follower, assert_read_once, wait_until
+from tests.support.limits import HANG_S
 
 AWAY = (503, {"error": "the database of the log does not answer; try again"})
 
@@ -12,6 +15,28 @@ def impatient(cluster: Cluster) -> Cluster:
     """Repeat work for a second only: an outage of two is longer than that."""
     cluster.patience_s = 1.0
     return cluster
+
+
+def test_nodes_stop_while_the_engine_is_away(cluster: Cluster) -> None:
+    cluster.patience_s = 100 * HANG_S  # a node that waited for the engine would not end
+    web = cluster.start("web", "a", drain_s=0.1)
+    worker = cluster.start("worker", "v", drain_s=0.1)
+    session = web.session()
+    web.send(session, "say One; wait go; say two")
+    cluster.wait_for_effect("waits", "go")
+    cluster.engine.kill()
+    try:
+        for node in (web, worker):
+            node.signal(signal.SIGTERM)
+        for node in (web, worker):
+            wait_until(lambda: not node.is_running)  # noqa: B023  called at once
+    finally:
+        cluster.engine.start()
+    other = cluster.start("both", "b")
+    cluster.open_gate("go")
+    follower = Follower([other], session)
+    follower.wait_for("agent.end", stop_reason="end_turn")
+    assert_read_once(follower, cluster.events(session))
 
 
 def test_a_turn_goes_on_after_a_crash_of_the_engine(cluster: Cluster) -> None:

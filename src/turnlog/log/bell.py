@@ -21,8 +21,8 @@ class Bell:
         self._rings: tuple[RingListener, ...] = ()  # replaced, never changed: `ring` runs in another thread
 
     @property
-    def has_listeners(self) -> bool:
-        return bool(self._rings)
+    def listener_count(self) -> int:
+        return len(self._rings)
 
     def listen(self, ring: RingListener) -> StopListening:
         self._rings = (*self._rings, ring)

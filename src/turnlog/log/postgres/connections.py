@@ -20,7 +20,7 @@ from psycopg.abc import Buffer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import StrBinaryDumper, TextBinaryLoader
 
-from turnlog.errors import CallerError, StoreAway, StoreError
+from turnlog.errors import CallerError, StoreAway, StoreError, Unavailable
 from turnlog.log.postgres.arrays import escape_nul, register_arrays
 
 T = TypeVar("T")
@@ -250,7 +250,7 @@ class Patience:
     def repeat(self, work: Callable[[], T], on_failure: Callable[[EngineAway], None]) -> T:
         """Run work until it succeeds. `on_failure` is called before each repetition.
 
-        Raise the last `EngineAway` when the time is over.
+        Raise the last `EngineAway` when the time is over, and `Unavailable` when `stop` is set.
         """
         deadline_s: float | None = None
         pause_s = FIRST_PAUSE_S
@@ -264,6 +264,8 @@ class Patience:
                     deadline_s = now_s + self._patience_s
                     if not isinstance(error, LostRace):
                         log.warning("%s; trying again for %d s", error, self._patience_s)
-                if now_s >= deadline_s or self._stop.wait(pause_s):
+                if now_s >= deadline_s:
                     raise
+                if self._stop.wait(pause_s) and not isinstance(error, LostRace):
+                    raise Unavailable("the log is being closed, and its database does not answer") from error
                 pause_s = min(2 * pause_s, MAX_PAUSE_S)

@@ -138,8 +138,12 @@ class PostgresStore:
                 self._cache.pop(session_id, None)
         self._bell.ring(moved, is_wanted)
 
+    def stop_waiting(self) -> None:
+        if self._bell.listener_count <= 1:  # another log may use this store
+            self._stop.set()
+
     def close(self) -> None:
-        if self._bell.has_listeners:
+        if self._bell.listener_count:
             return
         self._stop.set()
         if self._notify_bell is not None:
