@@ -21,6 +21,10 @@ class Bell:
         self._rings: tuple[RingListener, ...] = ()  # replaced, never changed: `ring` runs in another thread
 
     @property
+    def has_listeners(self) -> bool:
+        return bool(self._rings)
+
+    @property
     def listener_count(self) -> int:
         return len(self._rings)
 

@@ -143,7 +143,7 @@ class PostgresStore:
             self._stop.set()
 
     def close(self) -> None:
-        if self._bell.listener_count:
+        if self._bell.has_listeners:
             return
         self._stop.set()
         if self._notify_bell is not None:

@@ -229,7 +229,7 @@ class SqliteStore:
         return self._bell.listen(ring)
 
     def close(self) -> None:
-        if self._bell.listener_count:
+        if self._bell.has_listeners:
             return
         if self._poller is not None:
             self._poller.close()
