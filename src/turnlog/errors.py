@@ -16,6 +16,7 @@
     │   └── BadInput         JSON that `events/strict_json` refuses; has the JSON path
     └── StoreError           the store failed
         ├── SessionDamaged   a part of a session is lost; has its first and last seq
+        ├── StoreAway        the store does not answer; the same call may be repeated
         └── Unavailable      the log, or the follower of a session, has stopped
 
 A message says what was expected, what was found and where, with at most 80 characters of the input.
@@ -120,6 +121,10 @@ class SessionDamaged(StoreError):
         self.first = first
         self.last = last
         self.problem = problem
+
+
+class StoreAway(StoreError):
+    """The store on another machine does not answer, or has not said whether it has committed."""
 
 
 class Unavailable(StoreError):

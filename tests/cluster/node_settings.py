@@ -5,10 +5,12 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partialmethod
 from typing import Any
 
 from tests.cluster.apps import NODE_VARIABLE
 from turnlog.agents.runtime.session_writer import SessionWriter
+from turnlog.app import Sessions
 from turnlog.log import log, reach
 from turnlog.log.leases import Lease
 from turnlog.log.log_leases import LogLeases
@@ -18,6 +20,8 @@ LEASE_VARIABLE = "TURNLOG_TEST_LEASE_S"
 CONTROL_VARIABLE = "TURNLOG_TEST_CONTROL"
 CLAIMS_PER_LEASE = 12  # as many as with the default times
 SILENCE_VARIABLE = "TURNLOG_TEST_SILENCE_S"
+PATIENCE_VARIABLE = "TURNLOG_TEST_PATIENCE_S"
+QUIET_VARIABLE = "TURNLOG_TEST_QUIET_S"
 
 
 async def confirm_nothing(leases: LogLeases, lease: Lease) -> None:
@@ -52,6 +56,9 @@ def prepare() -> None:
     assert defaults is not None
     defaults["lease_s"] = lease_s
     defaults["node"] = os.environ[NODE_VARIABLE]
+    defaults["patience_s"] = float(os.environ[PATIENCE_VARIABLE])
+    quiet_s = float(os.environ[QUIET_VARIABLE])
+    Sessions.__init__ = partialmethod(Sessions.__init__, quiet_s=quiet_s)  # type: ignore[assignment,method-assign]
     log.CLAIM_POLL_S = lease_s / CLAIMS_PER_LEASE
     reach.MAX_SILENCE_S = float(os.environ[SILENCE_VARIABLE])
     reach.PING_INTERVAL_S = reach.MAX_SILENCE_S / 5

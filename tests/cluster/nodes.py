@@ -23,8 +23,10 @@ from tests.e2e.forks import Fork
 from tests.e2e.harness import ROOT, Reader, Server
 from tests.support.limits import HANG_S
 from tests.support.postgres_server import PostgresServer
+from turnlog.agents.runtime.runner_pool import QUIET_S
 from turnlog.events import Envelope, decode_envelope
 from turnlog.log import Log, envelope_json
+from turnlog.log.postgres.connections import PATIENCE_S
 from turnlog.log.postgres.store import PostgresStore
 from turnlog.wire.sse import ServerSentEvent
 
@@ -177,6 +179,8 @@ class Cluster:
     nodes: dict[str, Node] = field(default_factory=dict)
     token: str = hashlib.sha256(b"cluster").hexdigest()
     lease_s: float = LEASE_S
+    patience_s: float = PATIENCE_S
+    quiet_s: float = QUIET_S
 
     def start(
         self,
@@ -202,6 +206,8 @@ class Cluster:
             NODE_VARIABLE: name,
             node_settings.LEASE_VARIABLE: str(self.lease_s),
             node_settings.SILENCE_VARIABLE: str(SILENCE_S),
+            node_settings.PATIENCE_VARIABLE: str(self.patience_s),
+            node_settings.QUIET_VARIABLE: str(self.quiet_s),
             node_settings.CONTROL_VARIABLE: control,
         }
         process = Fork(arguments, ROOT, env, node_settings.prepare)

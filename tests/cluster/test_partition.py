@@ -13,7 +13,7 @@ from tests.cluster.test_paused_writer import LEASE_S, SESSION, claim_when_dead
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.limits import HANG_S
 from tests.support.postgres_server import PostgresServer
-from turnlog.errors import Fenced, StoreError
+from turnlog.errors import Fenced, StoreAway, StoreError
 from turnlog.ids import new_id
 from turnlog.log import Log
 from turnlog.log.postgres.connections import EngineAway
@@ -73,9 +73,9 @@ def test_an_engine_that_stays_away_is_a_store_error_and_the_log_recovers(
         async with opened(proxy.url(), patience_s=0.1) as [log]:
             await log.create("cluster", SESSION)
             proxy.refuse()
-            with pytest.raises(StoreError, match="PostgreSQL cannot be used"):
+            with pytest.raises(StoreAway, match="PostgreSQL cannot be used"):
                 await log.append(SESSION, durable_events("a"))
-            with pytest.raises(StoreError):
+            with pytest.raises(StoreAway):
                 await log.info(SESSION)
             assert log.health.is_failing
             proxy.open()

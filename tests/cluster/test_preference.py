@@ -14,7 +14,7 @@ def web(cluster: Cluster) -> Node:
 
 
 def prepare_waiting(cluster: Cluster, web: Node, worker: Node) -> tuple[str, Follower]:
-    """Let a worker own a session and release it, as if it had been quiet: its node is the preferred one."""
+    """Let a worker own a session in which nothing runs: its node is the preferred one."""
     session = web.session()
     follower = Follower([web], session)
     web.send(session, "say One")
@@ -23,24 +23,26 @@ def prepare_waiting(cluster: Cluster, web: Node, worker: Node) -> tuple[str, Fol
     return session, follower
 
 
-def release(cluster: Cluster, session: str) -> None:
-    """Release a session as its owner would after the quiet time; its runner must not hold it any more."""
-    cluster.engine.execute(
-        f"update turnlog.lease set owner = null, process = '', wanted_at = null where session = '{session}'"
+def wait_for_release(cluster: Cluster, session: str) -> str:
+    """Wait until the owner of a session has released it. Return the node that it had."""
+    query = (
+        f"select node from turnlog.lease where session = '{session}' and owner is null and wanted_at is null"
     )
+    [(node,)] = wait_until(lambda: cluster.engine.execute(query))
+    return str(node)
 
 
-def test_a_wanted_session_goes_back_to_the_node_of_its_last_owner(cluster: Cluster, web: Node) -> None:
-    workers = {name: cluster.start("worker", name) for name in ("v", "w")}
-    for _ in range(4):  # with no preference each would come back by chance only
+def test_a_wanted_session_goes_back_to_the_node_of_its_last_owner(cluster: Cluster) -> None:
+    cluster.quiet_s = 0.05
+    web, *_ = cluster.start_all(a="web", v="worker", w="worker")
+    for _ in range(6):  # with no preference each would come back by chance only
         session = web.session()
         follower = Follower([web], session)
         web.send(session, "say One")
         follower.wait_for("agent.end")
-        owner = cluster.wait_for_owner(session, *workers)
-        release(cluster, session)
+        node = wait_for_release(cluster, session)
         web.send(session, "wait go; say Two")
-        assert cluster.wait_for_owner(session, *workers) == owner
+        assert cluster.wait_for_owner(session, "v", "w") == node
     cluster.open_gate("go")
 
 

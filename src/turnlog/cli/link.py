@@ -43,10 +43,15 @@ def open_command(session: str, log_url: str) -> None:
 
 
 def build_console_link(log_url: str, session: str) -> str:
-    """Return a sign-in link for the server of a log. Raise `ClickException` if none is running."""
+    """Return a sign-in link for the server of a local log. Raise `ClickException` if none is running."""
     from turnlog.server.auth.credentials import BuiltinAuth
-    from turnlog.server.auth.keys import load_or_create_key, read_server_file
+    from turnlog.server.auth.keys import is_local_log, load_or_create_key, read_server_file
 
+    if not is_local_log(log_url):
+        raise click.ClickException(
+            "this command finds the server of a log on this machine only; a server on PostgreSQL prints a "
+            "link when it starts, and when Enter is pressed in its terminal"
+        )
     running = read_server_file(log_url)
     if running is None or not is_listening(running.address):
         advice = "start one with `turnlog serve`, or choose another log with --log"

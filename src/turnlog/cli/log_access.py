@@ -46,14 +46,16 @@ async def open_cli_log(log_url: str, *, writable: bool = False) -> AsyncIterator
 
 @contextmanager
 def silence_log() -> Iterator[None]:
-    # The commands print damage themselves: without this it would be printed twice.
+    # The commands print damage and errors themselves: without this they would be printed twice.
     handler = logging.NullHandler()
-    logger = logging.getLogger("turnlog.log")
-    logger.addHandler(handler)
+    loggers = [logging.getLogger("turnlog.log"), logging.getLogger("psycopg")]
+    for logger in loggers:
+        logger.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        for logger in loggers:
+            logger.removeHandler(handler)
 
 
 def check_log_exists(log_url: str) -> None:

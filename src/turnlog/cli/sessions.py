@@ -61,7 +61,8 @@ def sessions(text: str, log_url: str, state: str | None, as_json: bool) -> None:
     """List the sessions of a log, the oldest first.
 
     With TEXT, list those whose id, application or title contains it. A session is running while an agent
-    works, waiting while every agent waits for a person, closed, or else idle. Times are UTC.
+    works or a message waits for a server, waiting while every agent waits for a person, closed, or else idle.
+    Times are UTC.
     """
     items, damaged = run_command(list_sessions(log_url))
     for session_id in damaged:
@@ -89,7 +90,9 @@ async def list_sessions(log_url: str) -> tuple[list[SessionListItem], list[str]]
         damages = await log.damages()
         damaged = await log.damaged_sessions()
         open_ids = await log.sessions_with_open_agents()
-        states = {session_id: await session_state(log, session_id) for session_id in open_ids}
+        leases = await log.leases.states([record.session_id for record in records])
+        states = {session_id: "running" for session_id, lease in leases.items() if lease.is_unclaimed}
+        states |= {session_id: await session_state(log, session_id) for session_id in open_ids}
 
     damages_by_session: dict[str, list[Damage]] = {}
     for damage in damages:

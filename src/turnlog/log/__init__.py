@@ -63,7 +63,10 @@ def open_memory_store(url: str, *, writable: bool) -> Store:
 
 def sqlite_path(url: str) -> Path:
     """Return the file of `sqlite:///path`. Raise `CallerError` for another form."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:  # a host in brackets
+        raise CallerError(f"expected a URL like sqlite:///turnlog.db, got {quote(url)}: {error}") from None
     path = unquote(parts.path[1:])
     if parts.netloc or not parts.path.startswith("/") or not path or "\0" in path:
         raise CallerError(f"expected a path after three slashes, sqlite:///turnlog.db, got {quote(url)}")
@@ -106,11 +109,12 @@ async def open_log(url: str, *, writable: bool = True) -> Log:
 
 def find_store_opener(url: str) -> StoreOpener:
     """Return the function that opens the store of a URL. Raise `CallerError` for an unknown scheme."""
-    scheme = urlsplit(url).scheme
+    scheme = url.partition(":")[0].lower() if ":" in url else ""
     if scheme in STORE_OPENERS:
         return STORE_OPENERS[scheme]
     for entry in entry_points(group="turnlog.stores", name=scheme):
         opener: StoreOpener = entry.load()
         return opener
     problem = "expected a log like sqlite:///turnlog.db or memory:, or one that an installed package opens"
-    raise CallerError(f"{problem}, got {quote(url)}")
+    # What follows the scheme may contain a password.
+    raise CallerError(f"{problem}, got {quote(f'{scheme}:…' if scheme else url)}")

@@ -24,6 +24,10 @@ class Bell:
     def has_listeners(self) -> bool:
         return bool(self._rings)
 
+    @property
+    def listener_count(self) -> int:
+        return len(self._rings)
+
     def listen(self, ring: RingListener) -> StopListening:
         self._rings = (*self._rings, ring)
         return lambda: self._remove(ring)

@@ -9,7 +9,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from turnlog.errors import CallerError, Conflict, NotFound, SessionDamaged, StoreError, TurnlogError
+from turnlog.errors import (
+    CallerError,
+    Conflict,
+    NotFound,
+    SessionDamaged,
+    StoreAway,
+    StoreError,
+    TurnlogError,
+    Unavailable,
+)
 from turnlog.log.append import GroupPlan, plan_append, plan_close, plan_create, plan_import, plan_together
 from turnlog.log.jobs import (
     AppendRequest,
@@ -232,7 +241,8 @@ def is_store_failure(outcome: object) -> bool:
 
 def copy_error(error: StoreError) -> StoreError:
     # Each exception that is raised needs a traceback of its own.
-    copy = StoreError(str(error))
+    kind = type(error) if isinstance(error, StoreAway | Unavailable) else StoreError
+    copy = kind(str(error))
     copy.__cause__ = error
     return copy
 

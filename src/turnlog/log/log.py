@@ -87,6 +87,7 @@ from turnlog.log.store import (
     LeaseStore,
     Maintenance,
     NewsReader,
+    RemoteStore,
     SessionDirectory,
     SpanIndex,
 )
@@ -825,8 +826,14 @@ class Log:
         lost = Damage(damage.session_id, damage.first, damage.last, damage.problem)
         await self.run_job(QuarantineDamage(lost))
 
+    def stop_waiting(self) -> None:
+        """Let appends and reads fail at once if the store is away, from now on. Call it before `close`."""
+        if isinstance(self._store, RemoteStore):
+            self._store.stop_waiting()
+
     async def close(self) -> None:
-        """Finish every append, end the followers and close the store."""
+        """Finish every append, end the followers and close the store; wait for no store that is away."""
+        self.stop_waiting()
         if self._reconciler is not None:
             self._reconciler.cancel()
             await asyncio.wait([self._reconciler])

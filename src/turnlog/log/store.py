@@ -94,6 +94,15 @@ class EventStore(Protocol):
 
 
 @runtime_checkable
+class RemoteStore(Protocol):
+    """A store on another machine, for which jobs and reads wait while it is away."""
+
+    def stop_waiting(self) -> None:
+        """Raise `Unavailable` at once if the store is away, from now on: the log is about to be closed."""
+        ...
+
+
+@runtime_checkable
 class SpanIndex(Protocol):
     """Ability: find the spans (turns, agents, blocks, calls) of a session by key, trace or seq."""
 

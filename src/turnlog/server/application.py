@@ -230,6 +230,7 @@ class Server:
         finally:
             self.access.set_sessions(None)
             self.stop_streams()
+            log.stop_waiting()
             await sessions.close()
 
     @property

@@ -19,6 +19,7 @@ from turnlog.errors import (
     NotFound,
     RuleError,
     SessionClosed,
+    StoreAway,
     StoreError,
     TurnlogError,
     Unavailable,
@@ -54,14 +55,18 @@ STATUS_BY_ERROR = {
     CallerError: 400,
     RuleError: 500,
     Unavailable: 503,
+    StoreAway: 503,
     StoreError: 507,
 }
 NOT_FOUND_STATUS = 404
+STORE_AWAY_MESSAGE = "the database of the log does not answer; try again"
 RETRYABLE_STATUSES = {429, 503}  # the same request may succeed after a second
 
 
 def error_response(error: Exception) -> Response:
-    body: dict[str, Any] = {"error": str(error)}
+    # What the store says names its hosts and roles, which are not for members. It is in the server's log.
+    message = STORE_AWAY_MESSAGE if isinstance(error, StoreAway) else str(error)
+    body: dict[str, Any] = {"error": message}
     if isinstance(error, InvalidAction):
         body["fault"] = error.fault
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from turnlog.app import Membership, Sessions
 from turnlog.errors import Unavailable
 from turnlog.server.auth.authentication import get_identity
-from turnlog.server.error_responses import NotStarted
+from turnlog.server.error_responses import STORE_AWAY_MESSAGE, NotStarted
 from turnlog.server.limits.rate_limiter import RateLimiter
 from turnlog.server.limits.read_cost import ReadMeter
 from turnlog.server.scope_keys import SESSION_KEY
@@ -34,7 +34,7 @@ class SessionAccess:
                 "`async with turnlog_app.router.lifespan_context(turnlog_app)`"
             )
         if self._sessions.log.reach.is_lost:
-            raise Unavailable("the database of the log does not answer; try again")
+            raise Unavailable(STORE_AWAY_MESSAGE)
         return self._sessions
 
     def set_sessions(self, sessions: Sessions | None) -> None:

@@ -17,7 +17,7 @@ from turnlog.errors import CallerError, SessionDamaged, StoreError
 from turnlog.events import UiMessage
 from turnlog.ids import new_id
 from turnlog.log import Blob, Document, Log, Page, open_log
-from turnlog.log.jobs import AppendRequest, PutBlob
+from turnlog.log.jobs import AppendRequest, Job, PutBlob
 from turnlog.log.postgres.arrays import (
     EncodeArray,
     bigint_array,
@@ -25,7 +25,13 @@ from turnlog.log.postgres.arrays import (
     bytea_array,
     text_array,
 )
-from turnlog.log.postgres.connections import EscapedTextDumper, EscapedTextLoader, open_connection
+from turnlog.log.postgres.connections import (
+    EngineAway,
+    EscapedTextDumper,
+    EscapedTextLoader,
+    open_connection,
+    translate_engine_errors,
+)
 from turnlog.log.postgres.contention import CONTENTION_S, Contention
 from turnlog.log.postgres.group_commit import split_group
 from turnlog.log.postgres.notify_bell import (
@@ -36,9 +42,11 @@ from turnlog.log.postgres.notify_bell import (
     encode_rings,
     ring_interval_s,
 )
+from turnlog.log.postgres.reading import EngineReader
 from turnlog.log.postgres.rows import SpanColumns
 from turnlog.log.postgres.schema import MIGRATIONS
-from turnlog.log.postgres.store import PostgresStore
+from turnlog.log.postgres.store import MAX_GROUP_BYTES, PostgresStore, split_by_size
+from turnlog.log.postgres.verify import VERIFY_BYTES, VERIFY_ROWS, read_stored_events
 from turnlog.log.records import News
 from turnlog.log.spans import SpanEdge
 from turnlog.testing.factories import (
@@ -154,6 +162,20 @@ def test_verify_names_what_is_not_as_it_was_written(
         assert any(problem in damage.problem for damage in damages), damages
 
     with_log(running, work)
+
+
+def test_verify_reads_pages_of_a_bounded_size(server: PostgresServer) -> None:
+    async def work(log: Log) -> None:
+        await log.create("t", SESSION)
+        for number in range(4):
+            await log.append(SESSION, [durable_event(str(number), "x" * (VERIFY_BYTES // 2))])
+        await log.append(SESSION, durable_events(*range(4, 4 + VERIFY_ROWS)))
+        assert await log.verify() == []
+
+    with_log(server, work)
+    with open_connection(server.url()) as connection:
+        pages = list(read_stored_events(EngineReader(connection), 1, 1_000))
+    assert [len(page) for page in pages] == [2, 2, VERIFY_ROWS]
 
 
 def test_a_damaged_event_is_never_returned_and_its_id_may_be_used_again(server: PostgresServer) -> None:
@@ -423,22 +445,78 @@ def test_logs_that_open_an_empty_database_at_once_make_the_tables_once(server: P
     server.execute("drop database fresh")
 
 
+def test_logs_that_open_a_database_of_an_older_version_at_once_migrate_it_once(
+    server: PostgresServer,
+) -> None:
+    server.execute("create database older")
+    url = server.url("older")
+    with psycopg.connect(url) as connection:
+        connection.execute("create schema turnlog")
+        connection.execute("create table turnlog.version (version integer not null)")
+        connection.execute("insert into turnlog.version values (1)")
+        connection.execute("set search_path to turnlog")
+        connection.execute(MIGRATIONS[0].encode())
+
+    async def run() -> None:
+        with pytest.raises(StoreError, match="an older Turnlog has written the log of this database"):
+            await open_log(url, writable=False)
+        logs = await asyncio.gather(*[asyncio.to_thread(PostgresStore, url) for _ in range(4)])
+        for store in logs:
+            store.close()
+        log = await open_log(url)
+        await log.create("t", SESSION, [member_event("ada", "owner")])
+        await log.put_upload(SESSION, b"data", "text/plain")
+        assert await log.verify() == []
+        await log.close()
+
+    asyncio.run(run())
+    assert server.execute("select version from turnlog.version", "older") == [(len(MIGRATIONS),)]
+    server.execute("drop database older")
+
+
 def test_an_unknown_host_is_a_store_error() -> None:
     with pytest.raises(StoreError, match="PostgreSQL cannot be used"):
         PostgresStore("postgresql://turnlog@127.0.0.1:1/postgres")
 
 
-def test_a_durable_commit_does_not_depend_on_the_defaults_of_the_database(server: PostgresServer) -> None:
-    server.execute("alter role turnlog set synchronous_commit = off")
+def test_appends_that_are_too_large_for_one_statement_are_committed_in_parts_and_in_order() -> None:
+    jobs: list[Job] = [
+        AppendRequest(SESSION, [durable_event(str(number), "x" * size)], 0)
+        for number, size in enumerate(
+            [10, MAX_GROUP_BYTES // 2, MAX_GROUP_BYTES // 2, 2 * MAX_GROUP_BYTES, 10]
+        )
+    ]
+    assert [[jobs.index(job) for job in part] for part in split_by_size(jobs)] == [[0, 1], [2], [3], [4]]
+
+
+def test_a_full_disk_is_an_error_at_once_and_another_lack_of_resources_is_waited_for() -> None:
+    with pytest.raises(StoreError) as caught, translate_engine_errors():
+        raise psycopg.errors.DiskFull("could not extend file")
+    assert not isinstance(caught.value, EngineAway)
+    with pytest.raises(EngineAway), translate_engine_errors():
+        raise psycopg.errors.TooManyConnections("too many connections")
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "needed"),
+    [
+        ("synchronous_commit", "off", "on"),
+        ("idle_session_timeout", "1min", "0"),
+        ("default_transaction_isolation", "serializable", "read committed"),
+        ("statement_timeout", "1min", "0"),
+        ("search_path", "public", "turnlog"),
+    ],
+)
+def test_a_connection_does_not_depend_on_the_defaults_of_the_database(
+    server: PostgresServer, name: str, default: str, needed: str
+) -> None:
+    server.execute(f"alter role turnlog set {name} = '{default}'")
     try:
-        store = PostgresStore(server.url())
-        [(setting,)] = store._writer.open().execute("show synchronous_commit").fetchall()
-        store.close()
-        with psycopg.connect(server.url()) as control:
-            assert control.execute("show synchronous_commit").fetchall() == [("off",)]
+        with open_connection(server.url()) as connection, psycopg.connect(server.url()) as control:
+            assert connection.execute(f"show {name}").fetchall() == [(needed,)]
+            assert control.execute(f"show {name}").fetchall() == [(default,)]
     finally:
-        server.execute("alter role turnlog reset synchronous_commit")
-    assert setting == "on"
+        server.execute(f"alter role turnlog reset {name}")
 
 
 class CountingStore(PostgresStore):
@@ -530,3 +608,17 @@ def test_owners_that_were_killed_long_ago_are_forgotten(server: PostgresServer) 
     )
     with_log(server, lambda log: log.leases.renew("two"))
     assert server.execute("select owner from turnlog.worker") == [("silent",)]
+
+
+def test_a_damaged_record_does_not_stop_the_doubt_after_a_failover(server: PostgresServer) -> None:
+    with_log(server, fill)
+    server.execute(f"update turnlog.session set record = {FLIP.format('record')} where name = '{SESSION}'")
+    server.execute("update turnlog.engine set system_identifier = 1, quorum = false")
+
+    async def work(log: Log) -> None:
+        before = (await log.info(OTHER)).epoch
+        await log.append(OTHER, durable_events("after"))
+        assert (await log.info(OTHER)).epoch != before
+        await log.append(SESSION, durable_events("repaired"))
+
+    with_log(server, work)

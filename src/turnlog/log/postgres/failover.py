@@ -10,6 +10,7 @@ case.
 import logging
 from collections.abc import Collection, Iterable
 
+from turnlog.errors import SessionDamaged
 from turnlog.ids import new_epoch
 from turnlog.log.listing import list_name
 from turnlog.log.postgres.connections import Connection, Query
@@ -81,7 +82,10 @@ def change_epochs(connection: Connection, session_ids: Iterable[str]) -> None:
     transaction = EngineTransaction(connection)
     transaction.lock_sessions(session_ids)
     for session_id in session_ids:
-        record = transaction.get_record(session_id)
+        try:
+            record = transaction.get_record(session_id)
+        except SessionDamaged:
+            continue  # its repair gives it a new epoch
         if record is not None:
             transaction.put_record(record.replace(epoch=new_epoch(), revision=record.revision + 1))
     transaction.flush()

@@ -16,6 +16,7 @@ MIN_VERSION = 140_000  # the oldest that PostgreSQL maintains
 CONNECTIONS_PER_PROCESS = 4  # one writes, two read, one is the bell
 MAX_CLOCK_SKEW_S = 2.0  # a fifth of a lease time
 NOTIFY_WAIT_S = 2.0
+POOLER_ROUNDS = 3  # fewer than after which psycopg prepares a statement
 
 Level = Literal["ok", "warning", "error"]
 
@@ -35,7 +36,7 @@ def inspect_engine(url: str) -> list[Finding]:
         reader = EngineReader(connection)
         findings = [finding for check in CHECKS for finding in check(reader)]
         findings += check_notify(connection, other)
-        findings += check_pooler(connection)
+        findings += check_pooler(connection, other)
         return findings
 
 
@@ -93,15 +94,33 @@ def check_disks(reader: EngineReader) -> Iterator[Finding]:
 
 
 def check_connections(reader: EngineReader) -> Iterator[Finding]:
-    query: Query = "select count(*) from pg_stat_activity where backend_type = 'client backend'"
-    [(used,)] = reader.select(query)
-    reserved = int(show(reader, "superuser_reserved_connections"))
-    left = int(show(reader, "max_connections")) - reserved - used
+    """Count the connections that are left: of the server, of the role and of the database."""
+    # Every role may read these counts. `pg_stat_activity` hides the connections of other roles.
+    [(used, used_by_database)] = reader.select(
+        """select sum(numbackends)::bigint,
+        (sum(numbackends) filter (where datname = current_database()))::bigint from pg_stat_database"""
+    )
+    [(role_limit, used_by_role, database_limit)] = reader.select(
+        """select rolconnlimit,
+        (select count(*) from pg_stat_activity where usename = current_user), datconnlimit
+        from pg_roles, pg_database where rolname = current_user and datname = current_database()"""
+    )
+    [(reserved,)] = reader.select(
+        """select sum(setting::bigint)::bigint from pg_settings
+        where name in ('superuser_reserved_connections', 'reserved_connections')"""
+    )
+    counts = [(int(show(reader, "max_connections")) - reserved - used, "raise max_connections")]
+    if role_limit >= 0:
+        counts.append((role_limit - used_by_role, "raise the connection limit of the role"))
+    if database_limit >= 0:
+        counts.append((database_limit - used_by_database, "raise the connection limit of the database"))
+
+    left, advice = min(counts)
     text = f"{left} left, enough for {left // CONNECTIONS_PER_PROCESS} processes"
     if left >= 5 * CONNECTIONS_PER_PROCESS:
         yield Finding("ok", "connections", text)
     else:
-        yield Finding("warning", "connections", text, "raise max_connections: each process needs 4")
+        yield Finding("warning", "connections", text, f"{advice}: each process needs 4")
 
 
 def check_clocks(reader: EngineReader) -> Iterator[Finding]:
@@ -145,16 +164,31 @@ def check_notify(listener: Connection, sender: Connection) -> Iterator[Finding]:
         yield Finding("error", "notify", "no NOTIFY arrives: readers would wait for seconds", advice)
 
 
-def check_pooler(connection: Connection) -> Iterator[Finding]:
-    """Compare the engine's process of several statements: a pooler in transaction mode changes it."""
-    pids = {connection.execute("select pg_backend_pid()").fetchall()[0][0] for _ in range(5)}
-    setting = connection.execute("show search_path").fetchall()[0][0]
-    is_direct = connection.info.backend_pid in pids
-    if len(pids) == 1 and is_direct and setting == "turnlog":
-        yield Finding("ok", "pooler", "none in the way")
-    else:
+def check_pooler(connection: Connection, other: Connection) -> Iterator[Finding]:
+    """Compare the engine's process of a connection before, during and after a transaction of another one.
+
+    A pooler in transaction mode gives the process that became free to the other connection.
+    """
+    pids = {backend_pid(connection)}
+    other_pids = set()
+    for _ in range(POOLER_ROUNDS):
+        with other.transaction():
+            other_pids.add(backend_pid(other))
+            pids.add(backend_pid(connection))
+    [(search_path,)] = connection.execute("show search_path").fetchall()
+
+    if len(pids) > 1 or pids & other_pids or search_path != "turnlog":
         advice = "connect to PostgreSQL directly, or through a pooler in session mode"
         yield Finding("error", "pooler", "a pooler changes connections between statements", advice)
+    elif connection.info.backend_pid not in pids:
+        yield Finding("ok", "pooler", "one in session mode")
+    else:
+        yield Finding("ok", "pooler", "none in the way")
+
+
+def backend_pid(connection: Connection) -> int:
+    [(pid,)] = connection.execute("select pg_backend_pid()").fetchall()
+    return int(pid)
 
 
 def may_read_statistics(reader: EngineReader) -> bool:

@@ -132,7 +132,9 @@ def migrate(connection: psycopg.Connection[Any]) -> None:
         connection.execute("select pg_advisory_xact_lock(%s)", [MIGRATION_LOCK])
         version = read_version(connection)
         if version is None:
-            connection.execute("create schema if not exists turnlog")
+            # "if not exists" needs the right to create one, even if the schema is there.
+            if connection.execute("select to_regnamespace('turnlog')").fetchone() == (None,):
+                connection.execute("create schema turnlog")
             connection.execute("create table turnlog.version (version integer not null)")
             connection.execute("insert into turnlog.version values (0)")
         for statement in MIGRATIONS[version or 0 :]:
@@ -145,9 +147,13 @@ def check_version(connection: psycopg.Connection[Any]) -> None:
     """Raise `StoreError` if the database has no tables of this version."""
     version = read_version(connection)
     if version is None:
-        raise StoreError("there is no log in this database yet")
+        raise StoreError(
+            "there is no log in this database yet; start a server on it, or choose another one with --log"
+        )
     if version < len(MIGRATIONS):
-        raise StoreError("the log of this database is older; open it once for writing")
+        raise StoreError(
+            "an older Turnlog has written the log of this database; start a server of this version once"
+        )
 
 
 def read_version(connection: psycopg.Connection[Any]) -> int | None:

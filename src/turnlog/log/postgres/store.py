@@ -70,6 +70,7 @@ T = TypeVar("T")
 LEASE_S = 10.0  # how long an owner is alive after its last renewal; owners renew every 3 s
 RECONCILE_S = 3.0  # how often a log reads its followed sessions: a lost ring delays an event at most so long
 MAX_CACHED_SESSIONS = 10_000  # records that the writer keeps in memory
+MAX_GROUP_BYTES = 1 << 26  # of the events in one statement: PostgreSQL takes no value of 1 GiB
 OPTIMISTIC_TRIES = 2  # on cached records, then on fresh ones; after that under row locks
 MAX_CONTENDED_JOBS = (
     8  # of a group whose contended sessions are locked at once: each job is a few round trips
@@ -137,6 +138,10 @@ class PostgresStore:
                 self._cache.pop(session_id, None)
         self._bell.ring(moved, is_wanted)
 
+    def stop_waiting(self) -> None:
+        if self._bell.listener_count <= 1:  # another log may use this store
+            self._stop.set()
+
     def close(self) -> None:
         if self._bell.has_listeners:
             return
@@ -151,22 +156,25 @@ class PostgresStore:
 
     def commit(self, jobs: Sequence[Job]) -> list[JobOutcome]:
         with self._commit_lock:
-            self._commit_count += 1
-            outcomes: dict[int, JobOutcome] = {}
-            unconfirmed: dict[int, JobResult] = {}
-            contended_sessions = set()
-            if len(jobs) <= MAX_CONTENDED_JOBS:
-                contended_sessions = self._contention.find_contended([job.session_id for job in jobs])
-            grouped, locking = split_group(jobs, contended_sessions)
-            try:
-                locking |= self._commit_group(grouped, outcomes, unconfirmed)
-                self._commit_under_locks(dict(sorted(locking.items())), outcomes, unconfirmed)
-                if self._is_unconfirmed:
-                    self._repeat(self._confirm)
-            except StoreError as error:
-                outcomes = {index: copy_error(error) for index in range(len(jobs))}
-            self._note_claims(jobs, outcomes, unconfirmed)
-            return [outcomes[index] for index in range(len(jobs))]
+            return [outcome for part in split_by_size(jobs) for outcome in self._commit_part(part)]
+
+    def _commit_part(self, jobs: Sequence[Job]) -> list[JobOutcome]:
+        self._commit_count += 1
+        outcomes: dict[int, JobOutcome] = {}
+        unconfirmed: dict[int, JobResult] = {}
+        contended_sessions = set()
+        if len(jobs) <= MAX_CONTENDED_JOBS:
+            contended_sessions = self._contention.find_contended([job.session_id for job in jobs])
+        grouped, locking = split_group(jobs, contended_sessions)
+        try:
+            locking |= self._commit_group(grouped, outcomes, unconfirmed)
+            self._commit_under_locks(dict(sorted(locking.items())), outcomes, unconfirmed)
+            if self._is_unconfirmed:
+                self._repeat(self._confirm)
+        except StoreError as error:
+            outcomes = {index: copy_error(error) for index in range(len(jobs))}
+        self._note_claims(jobs, outcomes, unconfirmed)
+        return [outcomes[index] for index in range(len(jobs))]
 
     def _note_claims(
         self, jobs: Sequence[Job], outcomes: Mapping[int, JobOutcome], unconfirmed: Mapping[int, JobResult]
@@ -407,6 +415,20 @@ class PostgresStore:
 
     def verify(self) -> Iterator[Damage]:
         yield from self._read(lambda reader: list(verify_engine(reader)))
+
+
+def split_by_size(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
+    """Yield the jobs in parts whose events fit one statement."""
+    start = 0
+    size_bytes = 0
+    for index, job in enumerate(jobs):
+        job_bytes = sum([len(event.body) for event in job.events]) if isinstance(job, AppendRequest) else 0
+        if size_bytes + job_bytes > MAX_GROUP_BYTES and index > start:
+            yield jobs[start:index]
+            start = index
+            size_bytes = 0
+        size_bytes += job_bytes
+    yield jobs[start:]
 
 
 def unconfirmed_results(results: Mapping[int, JobOutcome]) -> dict[int, JobResult]:

@@ -21,6 +21,9 @@ from turnlog.log.records import Damage, Row, SessionRecord, envelope_json
 from turnlog.log.spans import live_event_span
 
 VERIFY_ROWS = 256  # that are read at a time
+VERIFY_BYTES = (
+    1 << 23
+)  # of their frames, and at least one row: the engine ends a transaction that rests for 3 s
 SPAN_INDEX_PROBLEM = "the index of blocks and calls is damaged"
 LISTING_PROBLEM = "the lists of sessions are damaged; repair them with `turnlog rebuild`"
 DERIVED_PROBLEM = "a document, snapshot or blob is not what was written"
@@ -83,9 +86,12 @@ def verify_stored_session(reader: EngineReader, stored: StoredRecord) -> Iterato
 def read_stored_events(reader: EngineReader, number: int, last: int) -> Iterator[list[StoredEvent]]:
     """Yield the events of a session up to a seq, in pages; later ones are newer than its record."""
     after = -1
-    query = """select seq, meta, frame, crc, chain, span, type from event
-        where session = %b and seq > %b and seq <= %b order by seq limit %b"""
-    while rows := reader.select(query, [number, after, last, VERIFY_ROWS]):
+    query = """select seq, meta, frame, crc, chain, span, type from (
+            select *, sum(octet_length(frame)) over (order by seq) - octet_length(frame) as before from (
+                select * from event
+                where session = %b and seq > %b and seq <= %b order by seq limit %b) as row
+        ) as sized where before < %b order by seq"""
+    while rows := reader.select(query, [number, after, last, VERIFY_ROWS, VERIFY_BYTES]):
         yield [(Row(*row[:4]), row[4], row[5], row[6]) for row in rows]
         after = rows[-1][0]
 
