@@ -1,11 +1,12 @@
 """A number names one contract, of a store or of a runtime: "contract 303" means one statement."""
 
 from collections import Counter
+from typing import Any
 
 from turnlog.testing import CONTRACTS, DURABLE_CONTRACTS, SHARED_CONTRACTS
 from turnlog.testing.runtimes import RUNTIME_CONTRACTS
 
-ALL_CONTRACTS = [*CONTRACTS, *DURABLE_CONTRACTS, *SHARED_CONTRACTS, *RUNTIME_CONTRACTS]
+ALL_CONTRACTS: list[Any] = [*CONTRACTS, *DURABLE_CONTRACTS, *SHARED_CONTRACTS, *RUNTIME_CONTRACTS]
 
 
 def test_contract_number_is_used_once() -> None:

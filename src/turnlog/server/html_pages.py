@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Scope
 
+from turnlog.app.app import GUEST
 from turnlog.server.page_texts import DEFAULT_LANGUAGE, PageTexts, choose_texts
 
 MAX_GUEST_NAME_CHARS = 64
@@ -79,7 +80,8 @@ def invitation_page(scope: Scope, invitation: Invitation, problem: str = "", sta
     """
     texts = page_texts(scope)
     heading = texts.invited_by.format(by=escape(invitation.by)) if invitation.by else texts.invited
-    roles = texts.role_joiner.join(f"<strong>{escape(role)}</strong>" for role in invitation.roles)
+    names = [texts.guest if role == GUEST else role for role in invitation.roles]
+    roles = texts.role_joiner.join(f"<strong>{escape(name)}</strong>" for name in names)
     if invitation.signed_in_as and not invitation.is_guest:
         form_html = user_form_html(invitation, texts)
     else:
@@ -139,13 +141,12 @@ def role_taken_page(scope: Scope, problem: str) -> Response:
 
 
 def unusable_link_page(scope: Scope) -> Response:
-    body = (
-        "<h1>This link cannot be used</h1>"
-        "<p>This link was used before or revoked, or it is too old. Ask for a new one, "
-        "or run <code>turnlog link</code> on the server's machine.</p>"
-        f"<p>If the link has signed you in before, go {console_link(scope)}.</p>"
-    )
-    return render_page(scope, "This link cannot be used", body, 403)
+    """Return the page of a link that nothing is known of: a person was invited, or runs the server."""
+    texts = page_texts(scope)
+    new_link = texts.new_sign_in_link.format(command="<code>turnlog link</code>")
+    back = texts.signed_in_before.format(link=f'<a href="{escape(get_root_path(scope))}/">', end="</a>")
+    body = f"<h1>{texts.unusable}</h1><p>{texts.unusable_reason}</p><p>{new_link}</p><p>{back}</p>"
+    return render_page(scope, texts.unusable, body, 403, texts.language)
 
 
 def ended_invitation_page(scope: Scope, session_id: str) -> Response:

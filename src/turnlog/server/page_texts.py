@@ -25,6 +25,9 @@ class PageTexts(NamedTuple):
     other_session: str
     unusable: str
     unusable_reason: str
+    new_sign_in_link: str
+    signed_in_before: str
+    guest: str
     joined_before: str
     name_missing: str
     name_too_long: str
@@ -46,6 +49,9 @@ ENGLISH = PageTexts(
     other_session="This browser is signed in as a guest of another session. Joining signs it out there.",
     unusable="This link cannot be used",
     unusable_reason="This link was used before or revoked, or it is too old. Ask for a new one.",
+    new_sign_in_link="If you run the server, {command} prints a new link to sign in.",
+    signed_in_before="If the link has signed you in before, go {link}to the console{end}.",
+    guest="guest",
     joined_before="Have you joined before? Go {link}to the conversation{end}.",
     name_missing="Please enter your name.",
     name_too_long="Please use a shorter name.",
@@ -67,6 +73,9 @@ GERMAN = PageTexts(
     other_session="Dieser Browser gehört einem Gast einer anderen Unterhaltung. Dort wird er abgemeldet.",
     unusable="Dieser Link gilt nicht mehr",
     unusable_reason="Er wurde schon benutzt oder widerrufen, oder er ist zu alt. Bitten Sie um einen neuen.",
+    new_sign_in_link="Wenn Sie den Server betreiben: {command} gibt einen neuen Link zur Anmeldung aus.",
+    signed_in_before="Wenn der Link Sie schon angemeldet hat: weiter {link}zur Konsole{end}.",
+    guest="Gast",
     joined_before="Haben Sie schon teilgenommen? Weiter {link}zur Unterhaltung{end}.",
     name_missing="Bitte geben Sie Ihren Namen ein.",
     name_too_long="Bitte nehmen Sie einen kürzeren Namen.",

@@ -73,6 +73,15 @@ def test_the_page_of_an_invitation_is_in_the_language_of_the_browser(
     assert f"<html lang={'de' if 'lädt' in heading else 'en'}>" in page.text
 
 
+def test_pages_of_links_have_no_english_for_a_german_browser(site: Site) -> None:
+    german = {"accept-language": "de"}
+    assert "als <strong>Gast</strong>" in site.client.get(invited(site)[1], headers=german).text
+    page = site.client.get("/sign-in?code=x", headers=german)
+    assert (page.status_code, "<html lang=de>" in page.text) == (403, True)
+    assert "<h1>Dieser Link gilt nicht mehr</h1>" in page.text
+    assert "<code>turnlog link</code>" in page.text
+
+
 def test_a_link_that_was_used_leads_its_person_back_to_the_conversation(site: Site) -> None:
     session, link = invited(site)
     path, body = redemption(link)
