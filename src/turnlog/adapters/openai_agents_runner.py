@@ -224,8 +224,12 @@ class OpenAiAgentsRunner:
             except MaxTurnsExceeded:
                 return Finished(dump_stopped(result, watch), reason="max_steps")
             except GUARDRAIL_ERRORS as error:
+                is_output = isinstance(error, OutputGuardrailTripwireTriggered)
+                if is_output:
+                    await output.report(translator.retract_message, GUARDRAIL)
                 await output.report(output.builder.error, output.root, GUARDRAIL, str(error))
-                return Finished(dump_stopped(result, watch), reason="error")
+                stopped = dump_refused(result) if is_output else dump_stopped(result, watch)
+                return Finished(stopped, reason="error")
             except (Exception, asyncio.CancelledError):
                 output.save_state(dump_stopped(result, watch))
                 raise
@@ -325,6 +329,19 @@ def dump_stopped(result: RunResultStreaming, watch: RunWatch) -> bytes:
     state = make_state(result)
     state.items += watch.last_step.list_missing(state.items)
     return state.dump()
+
+
+def dump_refused(result: RunResultStreaming) -> bytes:
+    """Return the state after a run whose last message a guardrail has refused, without that message."""
+    state = make_state(result)
+    while state.items and is_of_model(state.items[-1]):
+        state.items.pop()
+    return state.dump()
+
+
+def is_of_model(item: Any) -> bool:
+    """Return whether an item of a history is a text of the model, or its reasoning."""
+    return bool(item.get("role") == "assistant" or item.get("type") == "reasoning")
 
 
 def read_saved_run(state: bytes | None) -> SavedRun:

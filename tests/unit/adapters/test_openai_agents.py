@@ -13,6 +13,7 @@ from agents import (
     RunContextWrapper,
     function_tool,
     input_guardrail,
+    output_guardrail,
 )
 from agents.run_state import CURRENT_SCHEMA_VERSION
 from openai import AsyncOpenAI
@@ -27,6 +28,7 @@ from turnlog.events import (
     AgentUsage,
     AssistantMessage,
     AssistantThinking,
+    BlockRetract,
     SessionError,
     ToolCall,
     ToolResult,
@@ -452,3 +454,39 @@ def test_tool_that_returns_bytes_does_not_fail_its_run() -> None:
             await session.check()
 
     play(scenario())
+
+
+def test_text_that_an_output_guardrail_refuses_is_taken_back() -> None:
+    @output_guardrail
+    async def refuse_secret(context: Any, agent: Any, output: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered="secret" in output)
+
+    def make(script: AgentScript, record: ScriptRecord) -> Any:
+        model = ScriptedModel(script, record)
+        return adapters.openai_agents(Agent(name="Lead", model=model, output_guardrails=[refuse_secret]))
+
+    def reply(given: ScriptInput) -> ScriptReply:
+        return (
+            ScriptReply(
+                ("The ", "secret."),
+            )
+            if given.last_user_text == "Hi"
+            else HELLO
+        )
+
+    async def work() -> None:
+        async with open_session(Made(make), AgentScript("Lead", reply)) as session:
+            await session.say("Hi")
+            await session.check_laws()
+            assert [error.code for error in await session.find(SessionError)] == ["guardrail"]
+            end = await session.end_of("Lead")
+            assert (end.stop_reason, end.result) == ("error", None)
+            [retract] = await session.find(BlockRetract)
+            [message] = await session.find(AssistantMessage)
+            assert retract.block_ids == (message.block_id,)
+
+            await session.say("Again")
+            assert (await session.end_of("Lead")).stop_reason == "end_turn"
+            assert "secret" not in str(session.record.inputs)
+
+    play(work())

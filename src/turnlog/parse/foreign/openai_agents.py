@@ -107,6 +107,10 @@ class OpenAiAgentsTranslator:
         """Read a whole message of the root, which was not streamed."""
         self._complete(self._root_run, {"response": response})
 
+    def retract_message(self, reason: str) -> None:
+        """Take back the last message of the root: a guardrail has refused it."""
+        self._builder.retract_message(self._root_run.agent, reason)
+
     def hand_off(self, agent: Any, tool: str) -> None:
         """Read that the root hands over with a call of a tool, if it made one."""
         run = self._root_run
