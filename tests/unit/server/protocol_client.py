@@ -8,8 +8,10 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from tests.foreign_clients.apps import app
-from turnlog import App
-from turnlog.app import Principal
+from turnlog import Agent, App, tool
+from turnlog.agents import Scripted, ToolUse
+from turnlog.agents.models.script_turn import ScriptTurn
+from turnlog.app import Principal, Roles
 from turnlog.server import create_app
 from turnlog.server.auth.credentials import BuiltinAuth, hash_token
 from turnlog.server.protocols import PROTOCOLS
@@ -50,6 +52,36 @@ def protocol_client(*apps: App) -> Iterator[ProtocolClient]:
     )
     with TestClient(application, base_url="http://localhost") as client:
         yield ProtocolClient(client)
+
+
+@tool(approval=True, roles=("boss",))
+def erase() -> str:
+    """Erase everything."""
+    return "erased"
+
+
+@tool(executor="frontend", roles=("boss",))
+def paint() -> None:
+    """Paint the page."""
+
+
+def answer_boss(turn: ScriptTurn) -> Iterator[Any]:
+    if turn.text in ("erase", "paint") and not turn.results:
+        yield ToolUse(turn.text, {})
+    else:
+        yield f"You said {turn.text}."
+
+
+@contextmanager
+def boss_and_visitor_clients() -> Iterator[tuple[ProtocolClient, ProtocolClient, str]]:
+    """Two members of one session, and its id. Only the boss may answer the calls of the agent."""
+    roles = Roles(creator=("boss",), joiner=("visitor",))
+    clerk = Agent("Clerk", "", Scripted(answer_boss), tools=[erase, paint])
+    with protocol_client(App("desk", clerk, roles=roles, shared_session=True)) as boss:
+        visitor = ProtocolClient(boss.client, "bob")
+        for member in (boss, visitor):
+            session = member.post("/api/send", {"message": "hello"}).json()["session"]
+        yield boss, visitor, session
 
 
 def messages_of(answer: Any) -> list[Any]:

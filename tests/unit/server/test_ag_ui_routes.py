@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from tests.foreign_clients.apps import PIXEL
-from tests.unit.server.protocol_client import ProtocolClient, messages_of, protocol_client, user
+from tests.unit.server.protocol_client import (
+    ProtocolClient,
+    boss_and_visitor_clients,
+    messages_of,
+    protocol_client,
+    user,
+)
 from turnlog import Agent, App
 from turnlog.agents import Scripted
 from turnlog.agents.claude.claude_code import ClaudeCode
@@ -179,6 +185,56 @@ def test_a_question_that_is_cancelled_stops_the_turn(client: ProtocolClient) -> 
     entry = {"interruptId": interrupt["id"], "status": "cancelled"}
     assert messages_of(client.run(runId="r2", resume=[entry]))[-1]["outcome"] == {"type": "cancelled"}
     assert client.post("/ag-ui/desk/t/stop", {}).status_code == 202
+
+
+@pytest.fixture
+def boss_and_visitor() -> Iterator[tuple[ProtocolClient, ProtocolClient, str]]:
+    with boss_and_visitor_clients() as clients:
+        yield clients
+
+
+@pytest.mark.parametrize("version", ["1.0", ""])
+def test_an_approval_for_other_roles_is_no_interrupt(
+    boss_and_visitor: tuple[ProtocolClient, ProtocolClient, str], version: str
+) -> None:
+    boss, visitor, session = boss_and_visitor
+    asked = messages_of(boss.run(threadId=session, runId="r1", messages=[user("erase")]))
+    [interrupt] = asked[-1]["outcome"]["interrupts"]
+
+    attached = messages_of(visitor.get(f"/ag-ui/desk/{session}?protocolVersion={version}"))
+    assert attached[-1]["outcome"] == {"type": "success"}
+    [waiting] = [one["value"] for one in attached if one["type"] == "CUSTOM" and one["name"] == "waiting"]
+    assert waiting == {"toolCallId": interrupt["id"], "tool": "erase", "roles": ["boss"]}
+    assert "waiting" not in [one.get("name") for one in asked]
+    refused = visitor.run(
+        threadId=session,
+        runId="r2",
+        resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": True}],
+    )
+    assert (refused.status_code, "the role boss may decide" in refused.json()["error"]) == (400, True)
+
+    # it may send on: as everywhere, a message cancels what waits
+    answered = messages_of(visitor.run(threadId=session, runId="r3", messages=[user("never mind")]))
+    assert said(answered) == "You said never mind."
+
+
+def test_a_page_call_for_other_roles_is_not_pending_and_its_result_is_no_answer(
+    boss_and_visitor: tuple[ProtocolClient, ProtocolClient, str],
+) -> None:
+    boss, visitor, session = boss_and_visitor
+    asked = messages_of(boss.run(threadId=session, runId="r1", messages=[user("paint")]))
+    [call_id] = asked[-1]["outcome"]["pendingToolCallIds"]
+
+    attached = messages_of(visitor.get(f"/ag-ui/desk/{session}?protocolVersion=1.0"))
+    assert attached[-1]["outcome"] == {"type": "success"}
+    [waiting] = [one["value"] for one in attached if one["type"] == "CUSTOM" and one["name"] == "waiting"]
+    assert waiting == {"toolCallId": call_id, "tool": "paint", "roles": ["boss"]}
+
+    # a page that has run the call all the same may send on
+    result = {"id": "x", "role": "tool", "toolCallId": call_id, "content": "painted"}
+    answer = visitor.run(threadId=session, runId="r2", messages=[result])
+    assert messages_of(answer)[-1]["outcome"] == {"type": "success"}
+    assert said(messages_of(boss.run(threadId=session, runId="r3", messages=[result]))) == "You said paint."
 
 
 def test_what_does_not_exist(client: ProtocolClient) -> None:

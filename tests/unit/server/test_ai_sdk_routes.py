@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from tests.foreign_clients.apps import PIXEL
-from tests.unit.server.protocol_client import ProtocolClient, messages_of, protocol_client, text
+from tests.unit.server.protocol_client import (
+    ProtocolClient,
+    boss_and_visitor_clients,
+    messages_of,
+    protocol_client,
+    text,
+)
 from turnlog.server.protocols.ai_sdk import routes as ai_sdk
 
 COLOR = {"name": "set_color", "description": "Set it.", "parameters": {"type": "object"}}
@@ -107,6 +113,36 @@ def test_an_approval_in_the_message(client: ProtocolClient, approved: bool) -> N
     assert client.chat(waiting, role="assistant").status_code == 400
     answer = messages_of(client.chat(part, role="assistant"))
     assert ("a is deleted" if approved else "because") in said(answer)
+
+
+@pytest.mark.parametrize("version", ["5", "6", "7"])
+def test_a_call_for_other_roles_waits_for_others(version: str) -> None:
+    headers = {"turnlog-ai-sdk": version}
+    with boss_and_visitor_clients() as (boss, visitor, session):
+        for call in ("erase", "paint"):
+            asked = messages_of(boss.chat(text(call), id=session, message_id=call))
+            call_id = first(asked, "tool-input-available")["toolCallId"]
+            assert "data-waiting" not in kinds_of(asked)
+            # loaded with all messages, and replayed
+            loaded = visitor.get(f"/ai-sdk/desk/chat/{session}", **headers).json()[-1]["parts"]
+            assert first(loaded, "dynamic-tool")["state"] == "input-available"
+            replayed = messages_of(visitor.get(f"/ai-sdk/desk/chat/{session}/stream", **headers))
+            for parts in (loaded, replayed):
+                assert first(parts, "data-waiting")["data"] == {
+                    "toolCallId": call_id,
+                    "tool": call,
+                    "roles": ["boss"],
+                }
+                assert not any("approval" in kind for kind in kinds_of(parts))
+            approval = {"id": call_id, "approved": True}
+            refused = visitor.chat(id=session, role="assistant", approvals=[approval], answers={call_id: 1})
+            assert (refused.status_code, "role boss" in refused.json()["error"]) == (400, True)
+            answered = messages_of(visitor.chat(text("stop"), id=session, message_id=f"no {call}"))
+            assert said(answered) == "You said stop."
+
+
+def kinds_of(parts: list[Any]) -> list[str]:
+    return [part["type"] for part in parts]
 
 
 def test_answers_beside_the_messages(client: ProtocolClient) -> None:

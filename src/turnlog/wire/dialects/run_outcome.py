@@ -24,6 +24,8 @@ from turnlog.state.tree import Invocation, OpenCall, Tree
 
 LIVE_PAYLOADS = (BlockDelta, ToolProgress)
 SERVER_RESTART = "server_restart"
+# The roles of the member who reads; None for a stream of a whole session, which asks every reader.
+ReaderRoles = frozenset[str] | None
 FAILED_STOPS = frozenset({"error", "timeout", "cancelled"})
 
 
@@ -114,13 +116,24 @@ def is_remote_work(call: OpenCall) -> bool:
     return call.is_waiting and not is_question
 
 
-def list_page_calls(tree: Tree) -> list[str]:
+def list_page_calls(tree: Tree, roles: ReaderRoles = None) -> list[str]:
+    """Return the calls that wait for the page of a reader, by id."""
     return [
         call_id
         for invocation in tree.open.values()
         for call_id, call in invocation.calls.items()
-        if call.awaits_page and call.call.executor == "frontend"
+        if call.awaits_page and call.call.executor == "frontend" and is_asked(answering_roles(call), roles)
     ]
+
+
+def answering_roles(call: OpenCall) -> tuple[str, ...]:
+    """Return the roles of those who may answer a call that waits; none for every member."""
+    return call.roles if call.approval_request is None else call.approval_request.roles
+
+
+def is_asked(answering: tuple[str, ...], roles: ReaderRoles) -> bool:
+    """Return whether a reader with these roles may answer what is for the roles `answering`."""
+    return not answering or roles is None or not roles.isdisjoint(answering)
 
 
 def is_subagent(invocation: Invocation) -> bool:

@@ -134,7 +134,8 @@ class AgUiRoutes:
 
         message_id = make_run_event_id(membership, AgUiProtocol.name, body.run_id)
         await insert_run_files(body, StoredFiles(self._access, request, membership))
-        run_input = read_run_input(body, await list_waiting_calls(sessions, membership))
+        waiting = await list_waiting_calls(sessions, membership)
+        run_input = read_run_input(body, waiting, membership.effective_roles)
         if await sessions.log.find_events(membership.session_id, [message_id]):
             # CopilotKit answers a question under the id of the run that asked it.
             run_input = run_input._replace(prompt=None, action=None)
@@ -184,7 +185,7 @@ class AgUiRoutes:
             messages=ThreadMessages(body.messages),
             state=await load_visible_state(sessions, membership, before.last, meter.charge),
         )
-        dialect = AgUi(options_of(body.protocol_version), no_history, run)
+        dialect = AgUi(options_of(body.protocol_version), no_history, run, membership.effective_roles)
         stream = RunStream(sessions, membership, before, dialect, FRAMING, turn)
         bounds = await sessions.log.turn_bounds(session_id, turn)
         if bounds is not None:
@@ -209,7 +210,7 @@ class AgUiRoutes:
             sends_messages=True,
             state=await load_visible_state(sessions, membership, record.last, meter.charge),
         )
-        dialect = AgUi(options_of(version), no_history, run)
+        dialect = AgUi(options_of(version), no_history, run, membership.effective_roles)
         stream = RunStream(sessions, membership, record, dialect, FRAMING, None)
         await stream.read_before(record.first, record.last + 1, meter.charge_and_wait)
         run.run_id = run_id or stream.last_turn or record.session_id

@@ -33,6 +33,7 @@ from turnlog.server.protocols.client_input import (
 )
 from turnlog.server.protocols.stored_files import StoredFiles
 from turnlog.state.tree import OpenCall
+from turnlog.wire.dialects.run_outcome import answering_roles, is_asked
 
 MAX_RESUME_ENTRIES = 100
 MAX_CONTEXT_ITEMS = 100
@@ -102,8 +103,8 @@ async def insert_run_files(body: RunAgentBody, files: StoredFiles) -> None:
             part["source"] = {"type": "data", "value": file.data, "mimeType": file.media_type}
 
 
-def read_run_input(body: RunAgentBody, waiting: dict[str, OpenCall]) -> RunInput:
-    """Return what is new in a body. `waiting` are the calls that wait for this member, by id."""
+def read_run_input(body: RunAgentBody, waiting: dict[str, OpenCall], roles: frozenset[str]) -> RunInput:
+    """Return what is new in a body. `waiting` are the calls that wait, by id; `roles` are the member's."""
     answers: list[ClientEvent] = []
     stops = False
     answered: set[str] = set()
@@ -117,7 +118,7 @@ def read_run_input(body: RunAgentBody, waiting: dict[str, OpenCall]) -> RunInput
             stops = True
         else:
             answers.append(answer)
-    for answer in read_tool_messages(body.messages, waiting):
+    for answer in read_tool_messages(body.messages, waiting, roles):
         if answer.payload["call_id"] not in answered:
             answered.add(answer.payload["call_id"])
             answers.append(answer)
@@ -169,10 +170,15 @@ def read_decision(payload: Any, path: str) -> bool:
     return approved
 
 
-def read_tool_messages(messages: list[dict[str, Any]], waiting: dict[str, OpenCall]) -> Iterator[ClientEvent]:
+def read_tool_messages(
+    messages: list[dict[str, Any]], waiting: dict[str, OpenCall], roles: frozenset[str]
+) -> Iterator[ClientEvent]:
     for message in messages:
         call = waiting.get(str(message.get("toolCallId")))
         if message.get("role") != "tool" or call is None or call.call.executor != "frontend":
+            continue
+        # A page runs every call of its tools. Its result would be refused with each of its later runs.
+        if not is_asked(answering_roles(call), roles):
             continue
         error = message.get("error")
         text = error if isinstance(error, str) and error else None

@@ -113,7 +113,7 @@ class AiSdkRoutes:
         # A message of client 6 can have approvals that were decided: its stream has no part for them.
         if options.ai_sdk == "6":
             options = msgspec.structs.replace(options, ai_sdk="7")
-        dialect = AiSdk(options, no_history)
+        dialect = AiSdk(options, no_history, roles=membership.effective_roles)
         view = open_row_view(membership)
         chat = ChatMessages()
         record = await sessions.log.info(membership.session_id)
@@ -175,7 +175,7 @@ class AiSdkRoutes:
         [row] = await sessions.log.read(membership.session_id, last_seq - 1, max_bytes=1)
         turn = row.trace or ""
         run = AiSdkRun(own_message=message_id if prompt is not None else None)
-        dialect = AiSdk(options, no_history, run)
+        dialect = AiSdk(options, no_history, run, membership.effective_roles)
         stream = RunStream(sessions, membership, record, dialect, AI_SDK_FRAMING, turn)
         meter = self._access.start_read_meter(request)
         bounds = await sessions.log.turn_bounds(membership.session_id, turn)
@@ -216,7 +216,7 @@ class AiSdkRoutes:
         meter = self._access.start_read_meter(request)
         record = await sessions.log.info(membership.session_id)
         options = self._read_options(request, membership.app)
-        dialect = AiSdk(options, no_history, AiSdkRun(replays=True))
+        dialect = AiSdk(options, no_history, AiSdkRun(replays=True), membership.effective_roles)
         stream = RunStream(sessions, membership, record, dialect, AI_SDK_FRAMING, turn)
         bounds = await sessions.log.turn_bounds(membership.session_id, turn)
         first_seq = bounds[0] if bounds else record.first

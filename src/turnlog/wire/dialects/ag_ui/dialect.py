@@ -39,7 +39,14 @@ from turnlog.wire.dialects.ag_ui.events import (
 from turnlog.wire.dialects.ag_ui.outcome import build_run_end, find_interrupts, find_waiting_calls
 from turnlog.wire.dialects.ag_ui.writer import AgUiRun, AgUiWriter
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DialectOptions, HistoryLookup, no_history
-from turnlog.wire.dialects.run_outcome import LIVE_PAYLOADS, RunOutcome, RunProgress
+from turnlog.wire.dialects.run_outcome import (
+    LIVE_PAYLOADS,
+    ReaderRoles,
+    RunOutcome,
+    RunProgress,
+    answering_roles,
+    is_asked,
+)
 from turnlog.wire.dialects.streamed_blocks import StreamedBlock, convert_block_delta
 from turnlog.wire.json_patch import diff_json
 
@@ -52,8 +59,10 @@ class AgUi:
         options: DialectOptions = DEFAULT_OPTIONS,
         history: HistoryLookup = no_history,
         run: AgUiRun | None = None,
+        roles: ReaderRoles = None,
     ) -> None:
         self._run = run
+        self._roles = roles
         self._writer = AgUiWriter(run, options.ag_ui)
         self._run_id = ""
         self._thread_id = ""
@@ -175,7 +184,8 @@ class AgUi:
         """
         blocks = {agent_id: list(agent.blocks.values()) for agent_id, agent in self._writer.agents.items()}
         for agent_id, call in find_waiting_calls(self._progress.tree):
-            blocks.setdefault(agent_id, []).append(StreamedBlock("tool_call", call.call_id, call.tool))
+            block = StreamedBlock("tool_call", call.call.call_id, call.call.tool)
+            blocks.setdefault(agent_id, []).append(block)
         return blocks
 
     def _reopen_agents(self, repeated: Mapping[str, Sequence[StreamedBlock]]) -> None:
@@ -199,7 +209,9 @@ class AgUi:
             self._writer.end_block(agent, block)
 
     def _finish_run(self) -> None:
-        interrupts = find_interrupts(self._progress.tree, self._writer.questions)
+        tree = self._progress.tree
+        interrupts = find_interrupts(tree, self._writer.questions, self._roles)
+        self._write_calls_of_others()
         for agent_id, agent in reversed(self._writer.agents.items()):
             for block in list(agent.blocks.values()):
                 self._writer.end_block(agent, block)
@@ -211,12 +223,25 @@ class AgUi:
             if own_ids:
                 outcome["interruptIds"] = own_ids
             self._writer.write(SubagentFinished(subagent_run_id=agent_id, outcome=outcome))
-        tree = self._progress.tree
         end = build_run_end(
-            self._writer.outcome, self._thread_id, self._run_id, tree, interrupts, self._writer.version
+            self._writer.outcome,
+            self._thread_id,
+            self._run_id,
+            tree,
+            interrupts,
+            self._writer.version,
+            self._roles,
         )
         self._writer.write(end)
         self._writer.has_begun = False
+
+    def _write_calls_of_others(self) -> None:
+        """Write what waits for members with other roles: the run ends without an interrupt for it."""
+        for agent_id, call in find_waiting_calls(self._progress.tree):
+            answering = answering_roles(call)
+            if not is_asked(answering, self._roles):
+                fields = {"toolCallId": call.call.call_id, "tool": call.call.tool, "roles": answering}
+                self._writer.write_custom(self._writer.agents[agent_id], "waiting", fields)
 
     def _update_state(self, envelope: Envelope, payload: Payload | UnknownPayload) -> None:
         state = self._run.state if self._run is not None and self._writer.has_begun else None

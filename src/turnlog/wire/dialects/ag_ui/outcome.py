@@ -1,7 +1,8 @@
 """How an AG-UI run ends: its outcome, the interrupts that a person must answer, and the tokens used.
 
 An approval and a tool that asked for input are interrupts. Calls of the page's own tools are
-`pendingToolCallIds` of a success.
+`pendingToolCallIds` of a success. What only members with other roles may answer is neither: a client would
+have to resolve its interrupt before it may send again.
 """
 
 from collections.abc import Mapping
@@ -9,11 +10,18 @@ from typing import Any
 
 import msgspec
 
-from turnlog.events import AgentEnd, AwaitedCall, ToolCall, Usage
+from turnlog.events import AgentEnd, AwaitedCall, Usage
 from turnlog.state.tree import OpenCall, Tree
 from turnlog.wire.dialects._common import question_text
 from turnlog.wire.dialects.ag_ui.events import METADATA_KEY, AgUiEvent, RunFailed, RunFinished, TokenUsage
-from turnlog.wire.dialects.run_outcome import RunOutcome, is_subagent, list_page_calls
+from turnlog.wire.dialects.run_outcome import (
+    ReaderRoles,
+    RunOutcome,
+    answering_roles,
+    is_asked,
+    is_subagent,
+    list_page_calls,
+)
 
 APPROVAL_SCHEMA = {
     "type": "object",
@@ -29,6 +37,7 @@ def build_run_end(
     tree: Tree,
     interrupts: list[dict[str, Any]],
     version: str,
+    roles: ReaderRoles,
 ) -> AgUiEvent:
     """Build the last event of a run, for a client of a version."""
     usage = [token_usage(model, usage) for model, usage in outcome.usage.items()] or None
@@ -47,7 +56,7 @@ def build_run_end(
     else:
         fields = {"type": "success"}
         result = end.result if end is not None else None
-        pending = list_page_calls(tree)
+        pending = list_page_calls(tree, roles)
         if pending and version != "0":
             fields["pendingToolCallIds"] = pending
     return RunFinished(
@@ -80,11 +89,15 @@ def token_usage(model: str, usage: Usage) -> TokenUsage:
     )
 
 
-def find_interrupts(tree: Tree, questions: Mapping[str, AwaitedCall]) -> list[dict[str, Any]]:
-    """Return what a person must decide or enter, in the order of the calls."""
+def find_interrupts(
+    tree: Tree, questions: Mapping[str, AwaitedCall], roles: ReaderRoles
+) -> list[dict[str, Any]]:
+    """Return what the reader must decide or enter, in the order of the calls."""
     interrupts: list[dict[str, Any]] = []
     for agent_id, invocation in tree.open.items():
         for call in invocation.calls.values():
+            if not is_asked(answering_roles(call), roles):
+                continue
             if call.approval_request is not None:
                 interrupt = approval_interrupt(call)
             elif call.awaits_page and call.call.executor != "frontend":
@@ -97,10 +110,10 @@ def find_interrupts(tree: Tree, questions: Mapping[str, AwaitedCall]) -> list[di
     return interrupts
 
 
-def find_waiting_calls(tree: Tree) -> list[tuple[str, ToolCall]]:
+def find_waiting_calls(tree: Tree) -> list[tuple[str, OpenCall]]:
     """Return the calls that wait for a person or for the page, each with its agent."""
     return [
-        (agent_id, call.call)
+        (agent_id, call)
         for agent_id, invocation in tree.open.items()
         for call in invocation.calls.values()
         if call.approval_request is not None or call.awaits_page

@@ -36,7 +36,7 @@ from turnlog.wire.dialects.ai_sdk.parts import (
     result_parts,
 )
 from turnlog.wire.dialects.ai_sdk.writer import AiSdkAgent, AiSdkBlock, AiSdkWriter
-from turnlog.wire.dialects.run_outcome import FAILED_STOPS
+from turnlog.wire.dialects.run_outcome import FAILED_STOPS, is_asked
 from turnlog.wire.dialects.streamed_blocks import (
     convert_block_delta,
     convert_block_end,
@@ -226,6 +226,9 @@ def _convert_tool_result(out: AiSdkWriter, agent: AiSdkAgent, _: Envelope, paylo
 def _convert_tool_await(out: AiSdkWriter, _: AiSdkAgent, envelope: Envelope, payload: ToolAwait) -> None:
     for awaited in payload.calls:
         out.show_call(envelope.agent_id, awaited.call_id)
+        if not is_asked(awaited.roles, out.roles):
+            _write_waiting(out, awaited.call_id, awaited.tool, awaited.roles)
+            continue
         call = out.progress.tree.find_call(envelope.agent_id, awaited.call_id)
         if call is not None and call.call.executor != "frontend":
             question = {"toolCallId": awaited.call_id, "tool": awaited.tool, "questions": awaited.args}
@@ -238,6 +241,9 @@ def _convert_approval_request(
     out.show_call(envelope.agent_id, payload.call_id)
     if payload.call_id not in out.tools:
         return
+    if not is_asked(payload.roles, out.roles):
+        _write_waiting(out, payload.call_id, payload.tool, payload.roles)
+        return
     if out.version >= APPROVALS_SINCE:
         out.approvals.add(payload.call_id)
         call = {"approvalId": payload.call_id, "toolCallId": payload.call_id}
@@ -245,6 +251,11 @@ def _convert_approval_request(
         return
     request = {"toolCallId": payload.call_id, "tool": payload.tool, "reason": payload.reason}
     out.write_data("approval", request, id=payload.call_id)
+
+
+def _write_waiting(out: AiSdkWriter, call_id: str, tool: str, roles: tuple[str, ...]) -> None:
+    """Write that a call waits for members with other roles than the reader's."""
+    out.write_data("waiting", {"toolCallId": call_id, "tool": tool, "roles": roles}, id=call_id)
 
 
 def _convert_approval_decision(

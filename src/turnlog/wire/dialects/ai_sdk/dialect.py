@@ -26,7 +26,7 @@ from turnlog.wire.dialects.ai_sdk.parts import (
 from turnlog.wire.dialects.ai_sdk.writer import AiSdkAgent, AiSdkRun, AiSdkWriter
 from turnlog.wire.dialects.base import DEFAULT_OPTIONS, DONE, DialectOptions, HistoryLookup, no_history
 from turnlog.wire.dialects.framing import DONE_FRAME
-from turnlog.wire.dialects.run_outcome import LIVE_PAYLOADS
+from turnlog.wire.dialects.run_outcome import LIVE_PAYLOADS, ReaderRoles
 
 Part = dict[str, Any]
 
@@ -39,9 +39,10 @@ class AiSdk:
         options: DialectOptions = DEFAULT_OPTIONS,
         history: HistoryLookup = no_history,
         run: AiSdkRun | None = None,
+        roles: ReaderRoles = None,
     ) -> None:
         self._run = run
-        self._writer = AiSdkWriter(int(options.ai_sdk), run)
+        self._writer = AiSdkWriter(int(options.ai_sdk), run, roles)
 
     def convert(self, envelope: Envelope, payload: Payload | UnknownPayload) -> list[bytes]:
         agent = self._writer.agents.get(envelope.agent_id or "") or AiSdkAgent(envelope.agent_name or "")

@@ -13,7 +13,7 @@ from turnlog.wire.dialects.ai_sdk.parts import (
     part,
     total_usage,
 )
-from turnlog.wire.dialects.run_outcome import RunOutcome, RunProgress
+from turnlog.wire.dialects.run_outcome import ReaderRoles, RunOutcome, RunProgress
 from turnlog.wire.dialects.streamed_blocks import StreamedBlock
 
 Part = dict[str, Any]
@@ -51,9 +51,10 @@ class AiSdkAgent:
 class AiSdkWriter:
     """What converters know and write: the message that is being written, and its agents and calls."""
 
-    def __init__(self, version: int, run: AiSdkRun | None) -> None:
+    def __init__(self, version: int, run: AiSdkRun | None, roles: ReaderRoles) -> None:
         self.version = version
         self.run = run
+        self.roles = roles
         self.has_begun = False
         self.is_silent = run is not None and run.own_message is not None
         self.message_id = ""
