@@ -77,6 +77,7 @@ def boss_and_visitor_clients() -> Iterator[tuple[ProtocolClient, ProtocolClient,
     """Two members of one session, and its id. Only the boss may answer the calls of the agent."""
     roles = Roles(creator=("boss",), joiner=("visitor",))
     clerk = Agent("Clerk", "", Scripted(answer_boss), tools=[erase, paint])
+    session = ""
     with protocol_client(App("desk", clerk, roles=roles, shared_session=True)) as boss:
         visitor = ProtocolClient(boss.client, "bob")
         for member in (boss, visitor):

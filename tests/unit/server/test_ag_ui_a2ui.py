@@ -81,7 +81,7 @@ def test_action_is_read_from_the_forwarded_props_and_wins_over_a_message(
     props: Any, has_action: bool
 ) -> None:
     body = RunAgentBody("t", "r", messages=[user("hello")], forwarded_props=props)
-    run_input = read_run_input(body, {})
+    run_input = read_run_input(body, {}, frozenset())
     assert (run_input.action is not None) == has_action
     assert (run_input.prompt is None) == has_action
 
@@ -92,5 +92,5 @@ def test_action_that_is_none_is_refused_with_its_path() -> None:
         RunAgentBody,
     )
     with pytest.raises(BadInput) as refused:
-        read_run_input(body, {})
+        read_run_input(body, {}, frozenset())
     assert refused.value.path == "$.forwardedProps.a2uiAction.userAction.name"

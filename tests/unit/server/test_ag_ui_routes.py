@@ -179,6 +179,26 @@ def test_an_approval_with_notes_and_an_input_with_fields(client: ProtocolClient)
     assert "coat in XL" in said(messages_of(client.run(runId="r4", resume=[entry])))
 
 
+@pytest.mark.parametrize("status", ["resolved", "cancelled"])
+@pytest.mark.parametrize("call", ["delete_file a", "order coat"])
+def test_a_repeated_answer_attaches_and_one_to_no_interrupt_is_refused(
+    client: ProtocolClient, call: str, status: str
+) -> None:
+    asked = messages_of(client.run(runId="r1", messages=[user(f"call {call}")]))
+    [interrupt] = asked[-1]["outcome"]["interrupts"]
+    entry = {"interruptId": interrupt["id"], "status": status, "payload": {"approved": True, "value": "XL"}}
+    messages_of(client.run(runId="r2", resume=[entry]))
+    again = messages_of(client.run(runId="r2", resume=[entry]))
+    assert again[1]["type"] == "MESSAGES_SNAPSHOT"
+    assert len([one for one in again[1]["messages"] if one["role"] == "tool"]) == 1
+
+    unknown = {**entry, "interruptId": "call_of_no_thread"}
+    refused = client.run(runId="r3", resume=[entry, unknown])
+    assert refused.status_code == 400
+    assert "$.resume[1].interruptId" in refused.json()["error"]
+    assert "call_of_no_thread" in refused.json()["error"]
+
+
 def test_a_question_that_is_cancelled_stops_the_turn(client: ProtocolClient) -> None:
     asked = messages_of(client.run(runId="r1", messages=[user("call order coat")]))
     [interrupt] = asked[-1]["outcome"]["interrupts"]

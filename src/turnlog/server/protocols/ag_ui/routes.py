@@ -12,13 +12,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turnlog.app import ClientEvent, Membership
-from turnlog.errors import BadInput, NotFound
+from turnlog.errors import BadInput, NotFound, quote
 from turnlog.log import SessionRecord
 from turnlog.server.auth.authentication import get_identity
 from turnlog.server.openapi import Operation, get_route, post_route
 from turnlog.server.prompt_content import MAX_PROMPT_BODY_BYTES
 from turnlog.server.protocols.ag_ui.capabilities import describe_capabilities
-from turnlog.server.protocols.ag_ui.run_input import RunAgentBody, insert_run_files, read_run_input
+from turnlog.server.protocols.ag_ui.run_input import (
+    ResumeEntry,
+    RunAgentBody,
+    insert_run_files,
+    read_run_input,
+)
 from turnlog.server.protocols.base import ProtocolServer
 from turnlog.server.protocols.client_input import MAX_ID_CHARS
 from turnlog.server.protocols.run_stream import RunStream
@@ -140,6 +145,7 @@ class AgUiRoutes:
             # CopilotKit answers a question under the id of the run that asked it.
             run_input = run_input._replace(prompt=None, action=None)
         if not (run_input.answers or run_input.action or run_input.prompt or run_input.stops):
+            await self._check_answered(membership, body.resume)
             return await self._attach(request, membership, body.thread_id, body.run_id, body.protocol_version)
 
         record = await sessions.log.info(membership.session_id)
@@ -158,6 +164,21 @@ class AgUiRoutes:
         if run_input.stops or last_seq <= record.last:
             return await self._attach(request, membership, body.thread_id, body.run_id, body.protocol_version)
         return await self._respond(request, membership, body, record, message_id, last_seq)
+
+    async def _check_answered(self, membership: Membership, entries: list[ResumeEntry]) -> None:
+        """Raise `BadInput` for an interrupt that the thread never had: its client waits for an answer."""
+        if not entries:
+            return
+        tree = await self._access.sessions.tree(membership)
+        for index, entry in enumerate(entries):
+            call_id = entry.interrupt_id
+            if any(call_id in invocation.calls for invocation in tree.open.values()):
+                continue
+            if await self._access.sessions.log.closing_event(membership.session_id, call_id) is None:
+                raise BadInput(
+                    f"expected an interrupt of this thread, got {quote(call_id)}",
+                    f"$.resume[{index}].interruptId",
+                )
 
     async def _respond(
         self,
