@@ -115,6 +115,17 @@ def test_an_approval_in_the_message(client: ProtocolClient, approved: bool) -> N
     assert ("a is deleted" if approved else "because") in said(answer)
 
 
+def test_an_id_whose_path_is_the_stream_of_another_chat_is_refused(client: ProtocolClient) -> None:
+    for chat_id in ("team/stream", "/stream"):
+        answer = client.chat(text("hello"), id=chat_id)
+        assert (answer.status_code, "$.id" in answer.json()["error"]) == (400, True)
+    for chat_id in ("stream", "team/stream/1", "team/stop"):
+        messages_of(client.chat(text("hello"), id=chat_id))
+        assert len(client.get(f"/ai-sdk/desk/chat/{chat_id}").json()) == 2
+        assert client.get(f"/ai-sdk/desk/chat/{chat_id}/stream").status_code == 200
+        assert client.post(f"/ai-sdk/desk/chat/{chat_id}/stop", {}).status_code == 202
+
+
 @pytest.mark.parametrize("version", ["5", "6", "7"])
 def test_a_call_for_other_roles_waits_for_others(version: str) -> None:
     headers = {"turnlog-ai-sdk": version}

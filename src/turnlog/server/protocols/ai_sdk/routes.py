@@ -56,6 +56,7 @@ from turnlog.wire.dialects.run_outcome import is_running
 ENDING_TYPES = ("agent.end", "tool.await", "approval.request")
 RECENT_END_MS = 30_000  # a page takes less from loading the messages to resuming
 VERSION_HEADER = "turnlog-ai-sdk"
+STREAM_PATH = "/stream"
 
 
 class AiSdkProtocol:
@@ -76,7 +77,7 @@ class AiSdkProtocol:
                 media_type=SSE_MEDIA_TYPE,
             ),
             get_route(
-                chat + "/{chat:path}/stream",
+                chat + "/{chat:path}" + STREAM_PATH,
                 routes.resume,
                 "The message that is being written (AI SDK).",
                 responses={200: None, 204: None},
@@ -150,6 +151,12 @@ class AiSdkRoutes:
         app = find_served_app(self._access, request)
         options = self._read_options(request, app)
         body = await read_json_body(request, ChatRequestBody, MAX_PROMPT_BODY_BYTES)
+        if body.id.endswith(STREAM_PATH):
+            raise BadInput(
+                f"expected a chat id that does not end with {STREAM_PATH}: the path of its messages would be"
+                " that of another chat's stream",
+                "$.id",
+            )
         membership = await open_thread(self._access, request, app, body.id)
         membership.require_member()
         await insert_chat_files(body, StoredFiles(self._access, request, membership))
