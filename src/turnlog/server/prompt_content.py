@@ -27,6 +27,7 @@ from turnlog.events.content import (
     PromptText,
     describe_prompt,
 )
+from turnlog.events.payload import Name
 from turnlog.log import Log
 from turnlog.server.request_body import MAX_MESSAGE_CHARS, check_message_text
 
@@ -42,7 +43,10 @@ class Base64Source(msgspec.Struct, tag_field="type", tag="base64"):
 
 
 class UrlSource(msgspec.Struct, tag_field="type", tag="url"):
+    """An address on the web. The Messages API has no `media_type` for it; clients of other protocols do."""
+
     url: Address
+    media_type: Name | None = None
 
 
 class TextSource(msgspec.Struct, tag_field="type", tag="text"):
@@ -121,7 +125,7 @@ def check_block(block: ContentBlock, path: str) -> CheckedBlock:
         return CheckedBlock(PromptText(text=block.text))
 
     source = block.source
-    media_type = None if isinstance(source, UrlSource) else source.media_type
+    media_type = source.media_type
     data = None
     src = BLOB_TO_STORE
     if isinstance(source, UrlSource):

@@ -74,7 +74,7 @@ def test_context_beside_a_file_is_not_for_people_either(client: ProtocolClient) 
 
 
 def test_parts_of_a_message(client: ProtocolClient) -> None:
-    source = {"type": "url", "value": "https://example.org/a.pdf"}
+    source = {"type": "url", "value": "https://example.org/a.pdf", "mimeType": "application/pdf"}
     url = {"type": "document", "source": source, "metadata": {"filename": "plan.pdf"}}
     parts = [{"type": "text", "text": "hello"}, IMAGE, url]
     context = [{"description": "The colour", "value": "red"}]
@@ -83,6 +83,7 @@ def test_parts_of_a_message(client: ProtocolClient) -> None:
     assert [part["type"] for part in message["content"]] == ["text", "text", "image", "document"]
     assert message["content"][2]["src"].startswith("api/blobs/")
     assert message["content"][3]["title"] == "plan.pdf"
+    assert message["content"][3]["media_type"] == "application/pdf"
 
 
 def test_binary_parts_of_clients_before_1_0(client: ProtocolClient) -> None:

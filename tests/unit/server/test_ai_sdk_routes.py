@@ -83,6 +83,21 @@ def test_files_of_a_message(client: ProtocolClient) -> None:
     assert "$.messages[0].parts[0]" in answer.json()["error"]
 
 
+def test_a_file_of_the_web_is_there_when_the_chat_is_loaded_again(client: ProtocolClient) -> None:
+    image = {"type": "file", "mediaType": "image/png", "url": "https://example.org/a.png"}
+    page = {"type": "file", "mediaType": "text/html", "url": "https://example.org/b", "filename": "b.html"}
+    messages_of(client.chat(text("hello"), image, page))
+    [message, _] = client.get("/ai-sdk/desk/chat/t").json()
+    assert message["parts"] == [text("hello"), image, page]
+    # the page sends it again as it is
+    messages_of(client.chat(*message["parts"], message_id="m2"))
+    assert client.get("/ai-sdk/desk/chat/t").json()[2]["parts"] == message["parts"]
+
+    # the SDK has no file without a type
+    messages_of(client.chat(text("hello"), {**image, "mediaType": ""}, message_id="m3"))
+    assert client.get("/ai-sdk/desk/chat/t").json()[4]["parts"] == [text("hello\n[document]")]
+
+
 def test_addresses_of_large_files_do_not_add_up(client: ProtocolClient) -> None:
     data = "data:application/pdf;base64," + b64encode(b"%PDF" + bytes(3 << 20)).decode()
     client.chat(text("hello"), {"type": "file", "mediaType": "application/pdf", "url": data})

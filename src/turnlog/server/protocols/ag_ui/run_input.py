@@ -234,7 +234,8 @@ def to_block(part: Any, path: str) -> dict[str, Any]:
     if kind == "document" and isinstance(filename, str):
         block["title"] = filename
     if fields.get("type") == "url":
-        return block | {"source": {"type": "url", "url": value}}
+        media_type = fields.get("mimeType") or None
+        return block | {"source": {"type": "url", "url": value, "media_type": media_type}}
     if fields.get("type") == "data":
         source = {"type": "base64", "media_type": fields.get("mimeType"), "data": value}
         return block | {"source": source}

@@ -148,9 +148,11 @@ def to_content_block(part: dict[str, Any], path: str) -> dict[str, Any] | None:
     if not isinstance(media_type, str) or not isinstance(url, str):
         raise BadInput("expected a file with mediaType and url", path)
     kind = "image" if media_type.startswith(IMAGE_PREFIX) else "document"
-    if not url.startswith(DATA_PREFIX):
-        return {"type": kind, "source": {"type": "url", "url": url}}
-    source = {"type": "base64", "media_type": media_type, "data": url.partition(",")[2]}
+    if url.startswith(DATA_PREFIX):
+        source: dict[str, Any] = {"type": "base64", "media_type": media_type, "data": url.partition(",")[2]}
+    else:
+        # A page does not know the type of every file.
+        source = {"type": "url", "url": url, "media_type": media_type or None}
     block: dict[str, Any] = {"type": kind, "source": source}
     if kind == "document" and isinstance(part.get("filename"), str):
         block["title"] = part["filename"]
