@@ -156,9 +156,16 @@ def test_an_application_that_fails_is_told_by_where_it_does(
     assert line == f"Invalid value for MODULE:APP: cannot import my_broken_tour: {wanted}"
 
 
-@pytest.mark.parametrize("url", ["nonsense", "sqlite://turnlog.db", "ftp://x"])
-def test_no_address_is_told_of_a_server_that_cannot_open_its_log(url: str) -> None:
-    assert url in refusal(run("serve", TOUR, "--port", "0", "--log", url))
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("nonsense", "'nonsense'"),
+        ("sqlite://turnlog.db", "'sqlite://turnlog.db'"),
+        ("ftp://ada:secret@x", "'ftp:…'"),  # without what may be a password
+    ],
+)
+def test_server_that_cannot_open_its_log_says_which_and_no_address(url: str, named: str) -> None:
+    assert refusal(run("serve", TOUR, "--port", "0", "--log", url)).endswith(f"got {named}")
 
 
 @pytest.mark.parametrize("host", ["", "https://log.example.org", "log.example.org:80", "a b", "::1"])

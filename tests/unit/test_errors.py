@@ -20,6 +20,7 @@ TREE = {
     errors.RulesDidNotConverge: errors.RuleError,
     errors.BadInput: errors.PeerError,
     errors.SessionDamaged: errors.StoreError,
+    errors.StoreAway: errors.StoreError,
     errors.Unavailable: errors.StoreError,
 }
 

@@ -10,7 +10,7 @@ from turnlog.errors import Conflict, TurnlogError
 from turnlog.events import Event
 from turnlog.log import Log, Page, Row, SessionRecord, Store
 
-CONTRACT_TIMEOUT_S = 20.0  # a contract takes well under a second: a longer one waits in vain
+CONTRACT_TIMEOUT_S = 120.0  # a contract takes seconds on a busy machine: a longer one waits in vain
 
 StoreFactory = Callable[[], Store]
 E = TypeVar("E", bound=TurnlogError)
