@@ -318,7 +318,10 @@ def test_browser_without_a_network_keeps_a_message_and_sends_it_once(chrome: Bro
     with running(APP, tmp_path) as server, context_of(chrome) as context:
         page = opened(context, server.link)
         context.set_offline(True)
-        expect(page.locator("#connection")).to_have_text("Reconnecting")
+        state = page.locator("#connection")
+        expect(state).to_have_text("Reconnecting")
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert state.evaluate("(label) => label.scrollWidth <= label.clientWidth")  # not cut off
         say(page, "later")
         expect(page.get_by_text("Your message will be sent when the connection is back.")).to_be_visible()
         context.set_offline(False)

@@ -47,7 +47,7 @@ def test_a_long_session_opens_at_its_end_and_offers_the_way_back_to_it(
         latest = page.get_by_role("button", name="Latest")
         expect(latest).to_have_count(0)
         chat(page).hover()
-        page.mouse.wheel(0, -2000)
+        page.mouse.wheel(0, -700)
         expect(last).not_to_be_in_viewport()
         latest.click()
         expect(last).to_be_in_viewport()
