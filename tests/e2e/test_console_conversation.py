@@ -314,6 +314,33 @@ def test_message_without_a_line_is_sent_once_when_the_line_is_back(chrome: Brows
             expect(box(page)).to_have_value("")
 
 
+def test_browser_without_a_network_keeps_a_message_and_sends_it_once(chrome: Browser, tmp_path: Path) -> None:
+    with running(APP, tmp_path) as server, context_of(chrome) as context:
+        page = opened(context, server.link)
+        context.set_offline(True)
+        state = page.locator("#connection")
+        expect(state).to_have_text("Reconnecting")
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert state.evaluate("(label) => label.scrollWidth <= label.clientWidth")  # not cut off
+        say(page, "later")
+        expect(page.get_by_text("Your message will be sent when the connection is back.")).to_be_visible()
+        context.set_offline(False)
+        live(page)
+        expect(chat(page).locator(".prose", has_text="later")).to_be_visible(timeout=LIMIT_MS)
+        expect(chat(page).locator(".said", has_text="later")).to_have_count(1)
+
+
+def test_server_that_still_answers_a_browser_without_a_network_is_live_again(
+    chrome: Browser, tmp_path: Path
+) -> None:
+    with running(APP, tmp_path) as server, context_of(chrome) as context:
+        page = opened(context, server.link)
+        # set_offline would block loopback too, which a browser without a network does not
+        state = "document.querySelector('tl-console').session.connection"
+        assert page.evaluate(f"(dispatchEvent(new Event('offline')), {state})") == "reconnecting"
+        live(page)
+
+
 def test_session_with_only_a_title_is_empty_and_has_its_title_in_the_list(
     chrome: Browser, tmp_path: Path
 ) -> None:

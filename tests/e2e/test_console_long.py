@@ -33,3 +33,22 @@ def test_a_session_that_is_four_times_as_long_has_no_more_elements(chrome: Brows
     short, long = (elements_of(chrome, tmp_path / str(events), events) for events in (500, 2_000))
     assert min(short) > 10
     assert long == pytest.approx(short, rel=0.5)
+
+
+def test_a_long_session_opens_at_its_end_and_offers_the_way_back_to_it(
+    chrome: Browser, tmp_path: Path
+) -> None:
+    session = long_session(tmp_path, "desk", 500)
+    with running("tests.e2e.console_apps:book", tmp_path) as server, context_of(chrome) as context:
+        opened(context, server.link).close()
+        page = opened(context, f"{server.url}/?session={session}")
+        last = chat(page).locator("tl-entry").last
+        expect(last).to_be_in_viewport()
+        latest = page.get_by_role("button", name="Latest")
+        expect(latest).to_have_count(0)
+        chat(page).hover()
+        page.mouse.wheel(0, -700)
+        expect(last).not_to_be_in_viewport()
+        latest.click()
+        expect(last).to_be_in_viewport()
+        expect(latest).to_have_count(0)

@@ -35,6 +35,12 @@ def open_settings(page: Page) -> Locator:
     return settings(page)
 
 
+def refresh_list(page: Page) -> None:
+    """Let the page ask for its sessions, as it does when a person comes back to it."""
+    with page.expect_response(re.compile(r"/api/sessions(\?|$)")):
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+
 def test_session_that_is_renamed_has_its_title_in_the_list_and_in_the_tab(
     context: BrowserContext, server: Server
 ) -> None:
@@ -126,6 +132,21 @@ def test_session_is_deleted_only_after_a_confirmation(context: BrowserContext, s
     expect(listed(page)).not_to_contain_text("To be deleted")
     expect(page).not_to_have_url(re.compile(session))
     assert server.get(f"/api/sessions?session={session}")[0] == 404
+
+
+def test_closed_session_that_is_deleted_elsewhere_is_told_as_one_that_does_not_exist(
+    context: BrowserContext, server: Server
+) -> None:
+    session = create(server, "Closed, then deleted")
+    page = opened(context, f"{server.url}/?session={session}")
+    assert server.post("/api/sessions/close", {"session": session})[0] == 204
+    expect(page.locator("#connection")).to_have_text("Closed")
+    refresh_list(page)
+    expect(page.get_by_text("You closed this session. It can be read")).to_be_visible()
+    assert server.post("/api/sessions/delete", {"session": session})[0] == 204
+    refresh_list(page)
+    expect(page.get_by_text("There is no such session.")).to_be_visible()
+    expect(listed(page)).not_to_contain_text("Closed, then deleted")
 
 
 def test_search_lists_the_sessions_whose_titles_have_the_text(

@@ -26,6 +26,11 @@ Repeated: $\\def\\b#1{{#1#1#1}}\\b{{\\b{{x}}}}$ and $\\newcommand\\c[1]{{#1#1}}\
 Broken: $\\frac{{1}}$"""
 PLAIN = "Some `code`, a price of 5 dollars, and\n\n```text\nno language\n```"
 
+LINES = """(rows) => rows.map((row) => {
+  const { lineHeight } = getComputedStyle(row);
+  return Math.floor(row.clientHeight / parseFloat(lineHeight));
+})"""
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -127,6 +132,28 @@ def test_formula_stays_in_its_text_and_a_wide_one_scrolls(chrome: Browser, serve
         # a raised symbol would show in the message above
         assert text.evaluate("(block) => getComputedStyle(block).overflowY") == "hidden"
         assert violations(page) == []
+
+
+def test_wide_table_on_a_phone_scrolls_and_keeps_its_cells_wide(chrome: Browser, server: Server) -> None:
+    session = server.session()
+    words = "The opera, whose roof one may walk on, and the fjord"
+    columns = 6
+    rows = [["column"] * columns, ["---"] * columns, [words] * columns]
+    wide = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    narrow = f"| a | b |\n|---|---|\n| 1 | {words} |"
+    message = f"Two tables:\n\n{wide}\n\n{narrow}\n"
+    assert server.post("/api/send", {"session": session, "message": message})[0] == 202
+    phone = {"width": 390, "height": 844}
+    with context_of(chrome, viewport=phone) as guest, context_of(chrome, viewport=phone) as host:
+        host.new_page().goto(server.link)
+        for page in (join(guest, server, session), opened(host, f"{server.url}/?session={session}")):
+            boxes = page.locator(".prose .scroll")
+            expect(boxes).to_have_count(2)
+            lines = boxes.locator("tbody tr").evaluate_all(LINES)
+            assert max(lines) <= 4, lines
+            overflows = boxes.evaluate_all("(boxes) => boxes.map((box) => box.scrollWidth > box.clientWidth)")
+            assert overflows == [True, False]
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
 # Draw a text in two pieces, as it streams: the box of the first task is cut.

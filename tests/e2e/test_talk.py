@@ -35,6 +35,8 @@ GIVE = """(element, [type, name, mediaType, size]) => {
     : new DragEvent(type, { ...options, dataTransfer: files }));
 }"""
 
+SNAPSHOT = "document.querySelector('turnlog-chat').shadowRoot.querySelector('tl-talk-messages').snapshot"
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -440,6 +442,37 @@ def test_guest_of_no_session_and_of_a_closed_one_is_told_what_to_do(
         page.reload()
     page.goto(f"{server.url}/talk/{session}?lang=de")
     expect(page.get_by_text(f"hat diese Unterhaltung geschlossen. Grund: {reason}")).to_be_visible()
+
+
+def test_closed_conversation_that_is_deleted_leaves_the_page(guest: BrowserContext, server: Server) -> None:
+    session = server.session()
+    page = join(guest, server, session)
+    write(page, "before")
+    expect(log(page)).to_contain_text("I heard: before")
+    assert server.post("/api/sessions/close", {"session": session})[0] == 204
+    page.wait_for_function(f"() => {SNAPSHOT}.connection === 'closed'")
+    assert server.post("/api/sessions/delete", {"session": session})[0] == 204
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(log(page)).to_have_count(0)
+    told = page.get_by_role("alert").inner_text()
+    page.reload()
+    expect(page.get_by_role("alert")).to_have_text(told)
+
+
+def test_browser_without_a_network_is_told_at_once_and_a_message_of_that_time_is_sent_once(
+    guest: BrowserContext, server: Server
+) -> None:
+    session = server.session()
+    page = join(guest, server, session)
+    guest.set_offline(True)
+    expect(page.get_by_text("No connection.")).to_be_visible()
+    write(page, "meanwhile")
+    expect(log(page).get_by_role("article", name="You")).to_contain_text("meanwhile")
+    guest.set_offline(False)
+    expect(log(page)).to_contain_text("I heard: meanwhile")
+    expect(page.get_by_text("No connection.")).to_have_count(0)
+    assert [message["text"] for message in messages(server, session)] == ["meanwhile"]
 
 
 def test_closed_conversation_has_no_open_form_and_nothing_to_send_again(

@@ -9,11 +9,13 @@ import { Unreachable } from "../client/api/errors.js";
 import { Client } from "../client/api/client.js";
 import { baseUrl } from "../client/shared/urls.js";
 import { SessionStore } from "../client/store/session-store.js";
+import { isRefusal } from "../client/transport/connection.js";
 import { blobUrl } from "../console/markdown/url-policy.js";
 import { ViewSession } from "./view-session.js";
 
 const FIRST_RETRY_MS = 2000;
 const MAX_RETRY_MS = 30_000;
+const CHECK_MS = 15_000; // of a closed session, while the page is visible
 /** The text for a principal without a name, by the beginning of the principal. */
 const UNNAMED = new Map([
   ["guest", "someone"],
@@ -36,6 +38,7 @@ export class TalkSession {
   #views = new Map(); // by event id: the sessions of views
   #images = new Map(); // by address: a promise of the one that the page loads
   #leave = null;
+  #checkTimer = null;
   #wasClosed = false;
 
   constructor({ session, server, token, texts, language, locale = language, onChange }) {
@@ -102,8 +105,15 @@ export class TalkSession {
     const share = this.hasToken ? {} : { share: this.me };
     this.store = new SessionStore({ ...this.#options, principal: this.me, session: this.id, ...share });
     this.#leave = this.store.subscribe(() => this.#update());
+    document.addEventListener("visibilitychange", this.#checkClosed, { signal: this.#signal.signal });
+    this.#checkTimer = setInterval(this.#checkClosed, CHECK_MS);
     this.#onChange();
   }
+
+  /** A closed session has no stream that would end when it is deleted: ask for it. */
+  #checkClosed = () => {
+    if (this.isClosed && this.error === null && !document.hidden) this.refresh();
+  };
 
   /** Wait for the next attempt, or until `tryNow`. */
   async #rest() {
@@ -129,7 +139,7 @@ export class TalkSession {
       const { sessions } = await this.client.listSessions({ session: this.id });
       this.info = sessions[0];
     } catch (error) {
-      if (!(error instanceof Unreachable)) this.error = error;
+      if (isRefusal(error.status)) this.error = error;
     }
     this.#notify();
   }
@@ -202,6 +212,7 @@ export class TalkSession {
   close() {
     this.#signal.abort();
     this.#wake?.();
+    clearInterval(this.#checkTimer);
     this.#leave?.();
     this.store?.close();
     for (const image of this.#images.values()) image.then((address) => URL.revokeObjectURL(address)).catch(() => {});

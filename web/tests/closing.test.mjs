@@ -188,3 +188,21 @@ for (const [when, happens] of [ALONE, HANDED, FOLLOWS]) {
     assert.equal(tab.streams.length, 1);
   });
 }
+
+test("a stream that loses its network is given up at once, and tried again by itself", (t) => {
+  const told = connection(t);
+  told.hooks.onOpen();
+  told.connection.disconnect();
+  assert.deepEqual([told.states, told.opened, told.closed], [["catching-up", "reconnecting"], 1, 1]);
+  told.connection.disconnect(); // an attempt is due already
+  t.mock.timers.tick(1000);
+  assert.deepEqual([told.states, told.opened, told.closed], [["catching-up", "reconnecting"], 2, 1]);
+});
+
+test("a stream that has ended stays ended when the network goes", (t) => {
+  const told = connection(t);
+  told.hooks.onEnd({ status: 204 });
+  told.connection.disconnect();
+  t.mock.timers.tick(100_000);
+  assert.deepEqual([told.states, told.opened], [["closed"], 1]);
+});

@@ -2,7 +2,7 @@
  * `connect`: follow one or several sessions from a cursor, until the page closes the feed.
  *
  * Every event is delivered once and in order, or `onReset` announces that all events come again. A connection without
- * a sign of life for 2.5 heartbeats is replaced. The tabs of a browser share one connection where the browser can
+ * a sign of life for 2.5 heartbeats is replaced, and every connection when the browser goes offline. The tabs of a browser share one connection where the browser can
  * (`shared-connection.ts`). `followEvents` is the same as an async iterator.
  */
 
@@ -117,11 +117,13 @@ class OpenFeed implements Feed {
     this.#source = source;
     this.#signal = signal;
     globalThis.addEventListener?.("online", this.#onOnline);
+    globalThis.addEventListener?.("offline", this.#onOffline);
     signal?.addEventListener("abort", this.#onAbort);
     if (signal?.aborted) this.close();
   }
 
   #onOnline = () => this.#source.reconnectNow();
+  #onOffline = () => this.#source.disconnect();
   #onAbort = () => this.close();
 
   get state(): FeedState {
@@ -134,6 +136,7 @@ class OpenFeed implements Feed {
 
   close(): void {
     globalThis.removeEventListener?.("online", this.#onOnline);
+    globalThis.removeEventListener?.("offline", this.#onOffline);
     this.#signal?.removeEventListener("abort", this.#onAbort);
     this.#source.close();
     this.#subscription.close();

@@ -34,7 +34,9 @@ export type MakeConnection = (places: ReadonlyMap<string, Position>, hooks: Conn
 const LIVE_EVENTS = new Set(["caught-up", "heartbeat"]);
 
 const SESSION_ID = /"session_id":"([^"]+)"/; // the envelope's field comes before the payload
-const isRefusal = (status: number): boolean => status >= 400 && status < 500 && status !== 408 && status !== 429;
+
+/** Whether the server will refuse the same request again. */
+export const isRefusal = (status: number): boolean => status >= 400 && status < 500 && status !== 408 && status !== 429;
 
 export class Connection {
   #open: OpenStream;
@@ -79,6 +81,11 @@ export class Connection {
   /** Reconnect now if a reconnect is due later. */
   reconnectNow(): void {
     if (this.state === "reconnecting" && this.#close === null) this.#connect();
+  }
+
+  /** Give up an open stream, and reconnect after a delay: a stream that loses its network may never end. */
+  disconnect(): void {
+    if (this.#close !== null) this.#onEnd({});
   }
 
   #connect(): void {

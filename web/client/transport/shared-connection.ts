@@ -84,6 +84,10 @@ export class SharedConnection {
     this.#connection?.reconnectNow();
   }
 
+  disconnect(): void {
+    this.#connection?.disconnect();
+  }
+
   /** Lead if no tab leads; else follow, and queue for the lock. */
   async #start(): Promise<void> {
     const held = new Promise<void>((resolve) => (this.#release = resolve));

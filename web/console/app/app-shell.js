@@ -110,6 +110,8 @@ export class AppShell extends ConsoleElement {
   async #loadSessions() {
     try {
       this.sessions = await this.#fetchSessionPages();
+      // a closed session has no stream that would end when it is deleted
+      if (this.#isClosed && !this.#info && !this.session.refusal) this.session.reconnect();
     } catch (error) {
       if (!(error instanceof Unreachable)) this.#showError(error); // the bar says that already
     }

@@ -89,11 +89,11 @@ export class Chat extends SessionElement {
     return scrollHeight - scrollTop - clientHeight;
   }
 
-  /** Only scrolling up detaches from the end: growing content moves the end, too. */
+  /** Only scrolling up detaches from the end and offers *Latest*: growing content moves the end, too. */
   #onScroll() {
     const { scrollTop } = this.#scroller;
     if (this.#pixelsBelow <= NEAR_PX) this.#attach();
-    else if (scrollTop < this.#lastScrollTop) this.attached = false;
+    else if (scrollTop < this.#lastScrollTop) Object.assign(this, { attached: false, unseen: true });
     this.#lastScrollTop = scrollTop;
     if (scrollTop < TOP_PX && !this.attached && this.#entryList.hasEarlier) this.#showEarlier();
   }

@@ -111,6 +111,12 @@ export class Session {
     return this.snapshot.members.find((member) => member.principal === principal)?.name ?? principal;
   }
 
+  /** Ask for the stream again, also of a closed session: the server refuses it when the session was deleted. */
+  reconnect() {
+    this.store.close();
+    this.store.open();
+  }
+
   close() {
     this.#unsubscribe();
     this.store.close();
