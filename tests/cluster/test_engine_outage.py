@@ -39,6 +39,34 @@ def test_nodes_stop_while_the_engine_is_away(cluster: Cluster) -> None:
     assert_read_once(follower, cluster.events(session))
 
 
+def test_nodes_stop_while_the_engine_hangs(cluster: Cluster) -> None:
+    web = cluster.start("web", "a", drain_s=0.1)
+    worker = cluster.start("worker", "v", drain_s=0.1)
+    control = cluster.start("worker", "c", drain_s=0.1, control="without cut")
+    session = web.session()
+    web.send(session, "say One; wait go; say two")
+    cluster.wait_for_effect("waits", "go")
+    cluster.engine.signal(signal.SIGSTOP)
+    try:
+        for node in (web, worker, control):
+            wait_until(lambda: node.health() == 503)  # noqa: B023  each waits for an answer
+        for node in (web, worker, control):
+            node.signal(signal.SIGTERM)
+        for node in (web, worker):
+            wait_until(lambda: not node.is_running)  # noqa: B023  called at once
+        wait_until(lambda: control.health() == 0)
+        assert control.is_running
+        control.signal(signal.SIGTERM)
+        wait_until(lambda: not control.is_running)
+    finally:
+        cluster.engine.signal(signal.SIGCONT)
+    other = cluster.start("both", "b")
+    cluster.open_gate("go")
+    follower = Follower([other], session)
+    follower.wait_for("agent.end", stop_reason="end_turn")
+    assert_read_once(follower, cluster.events(session))
+
+
 def test_a_turn_goes_on_after_a_crash_of_the_engine(cluster: Cluster) -> None:
     web, worker = cluster.start_all(a="web", v="worker")
     session = web.session()
