@@ -30,6 +30,7 @@ def test_nodes_stop_while_the_engine_is_away(cluster: Cluster) -> None:
             node.signal(signal.SIGTERM)
         for node in (web, worker):
             wait_until(lambda: not node.is_running)  # noqa: B023  called at once
+            assert node.process.poll() == 0
     finally:
         cluster.engine.start()
     other = cluster.start("both", "b")
@@ -54,6 +55,7 @@ def test_nodes_stop_while_the_engine_hangs(cluster: Cluster) -> None:
             node.signal(signal.SIGTERM)
         for node in (web, worker):
             wait_until(lambda: not node.is_running)  # noqa: B023  called at once
+            assert node.process.poll() == 0
         wait_until(lambda: control.health() == 0)
         assert control.is_running
         control.signal(signal.SIGTERM)
