@@ -6,8 +6,11 @@ import pytest
 
 from tests.cluster.nodes import Cluster, Follower, assert_read_once, wait_until
 from tests.support.limits import HANG_S
+from turnlog.server.error_responses import STORE_FAILED_MESSAGE
 
 AWAY = (503, {"error": "the database of the log does not answer; try again"})
+
+FAILED = (507, {"error": STORE_FAILED_MESSAGE})
 
 
 @pytest.fixture
@@ -112,3 +115,17 @@ def test_a_turn_waits_for_an_engine_that_is_away_longer_than_appends_are_repeate
     assert not follower.find("session.error")
     assert_read_once(follower, impatient.events(session))
     wait_until(lambda: (web.health(), worker.health()) == (200, 200))
+
+
+def test_members_are_not_told_what_the_engine_refuses(
+    cluster: Cluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    web = cluster.start("web", "a")
+    cluster.engine.execute("alter table turnlog.session rename to session_of_old")
+    try:
+        assert web.get("/api/sessions") == FAILED
+        assert web.post("/api/sessions", {}) == FAILED
+    finally:
+        cluster.engine.execute("alter table turnlog.session_of_old rename to session")
+    assert web.get("/api/sessions")[0] == 200
+    assert 'relation \\"session\\" does not exist' in capfd.readouterr().err
