@@ -234,7 +234,7 @@ def test_steps_before_a_question_count_if_the_model_reports_no_usage() -> None:
         """Ask the person."""
         return str(interrupt("Which colour?"))
 
-    calls = [{"name": name, "args": {}, "id": f"call_{name}"} for name in ("look", "ask")]
+    calls: list[Any] = [{"name": name, "args": {}, "id": f"call_{name}"} for name in ("look", "ask")]
     replies = [*(AIMessage("", tool_calls=[call]) for call in calls), AIMessage("I see.")]
     model = SeenModel(messages=iter(replies), seen=[], disable_streaming=True)
 
