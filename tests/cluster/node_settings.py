@@ -43,10 +43,16 @@ def drop_fence() -> None:
     SessionWriter.__init__ = make_writer_without_fence  # type: ignore[method-assign,assignment]
 
 
+def drop_cut() -> None:
+    """Wait for an engine that does not answer, also while the log is being closed."""
+    PostgresStore._cut_if_silent = lambda store: None  # type: ignore[method-assign,assignment]
+
+
 CONTROLS: Mapping[str, Callable[[], None]] = {
     "": lambda: None,
     "without confirmation": drop_confirmation,
     "without fence": drop_fence,
+    "without cut": drop_cut,
 }
 
 

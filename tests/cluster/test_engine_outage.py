@@ -6,8 +6,11 @@ import pytest
 
 from tests.cluster.nodes import Cluster, Follower, assert_read_once, wait_until
 from tests.support.limits import HANG_S
+from turnlog.server.error_responses import STORE_FAILED_MESSAGE
 
 AWAY = (503, {"error": "the database of the log does not answer; try again"})
+
+FAILED = (507, {"error": STORE_FAILED_MESSAGE})
 
 
 @pytest.fixture
@@ -30,8 +33,38 @@ def test_nodes_stop_while_the_engine_is_away(cluster: Cluster) -> None:
             node.signal(signal.SIGTERM)
         for node in (web, worker):
             wait_until(lambda: not node.is_running)  # noqa: B023  called at once
+            assert node.process.poll() == 0
     finally:
         cluster.engine.start()
+    other = cluster.start("both", "b")
+    cluster.open_gate("go")
+    follower = Follower([other], session)
+    follower.wait_for("agent.end", stop_reason="end_turn")
+    assert_read_once(follower, cluster.events(session))
+
+
+def test_nodes_stop_while_the_engine_hangs(cluster: Cluster) -> None:
+    web = cluster.start("web", "a", drain_s=0.1)
+    worker = cluster.start("worker", "v", drain_s=0.1)
+    control = cluster.start("worker", "c", drain_s=0.1, control="without cut")
+    session = web.session()
+    web.send(session, "say One; wait go; say two")
+    cluster.wait_for_effect("waits", "go")
+    cluster.engine.signal(signal.SIGSTOP)
+    try:
+        for node in (web, worker, control):
+            wait_until(lambda: node.health() == 503)  # noqa: B023  each waits for an answer
+        for node in (web, worker, control):
+            node.signal(signal.SIGTERM)
+        for node in (web, worker):
+            wait_until(lambda: not node.is_running)  # noqa: B023  called at once
+            assert node.process.poll() == 0
+        wait_until(lambda: control.health() == 0)
+        assert control.is_running
+        control.signal(signal.SIGTERM)
+        wait_until(lambda: not control.is_running)
+    finally:
+        cluster.engine.signal(signal.SIGCONT)
     other = cluster.start("both", "b")
     cluster.open_gate("go")
     follower = Follower([other], session)
@@ -82,3 +115,17 @@ def test_a_turn_waits_for_an_engine_that_is_away_longer_than_appends_are_repeate
     assert not follower.find("session.error")
     assert_read_once(follower, impatient.events(session))
     wait_until(lambda: (web.health(), worker.health()) == (200, 200))
+
+
+def test_members_are_not_told_what_the_engine_refuses(
+    cluster: Cluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    web = cluster.start("web", "a")
+    cluster.engine.execute("alter table turnlog.session rename to session_of_old")
+    try:
+        assert web.get("/api/sessions") == FAILED
+        assert web.post("/api/sessions", {}) == FAILED
+    finally:
+        cluster.engine.execute("alter table turnlog.session_of_old rename to session")
+    assert web.get("/api/sessions")[0] == 200
+    assert 'relation \\"session\\" does not exist' in capfd.readouterr().err

@@ -1,11 +1,14 @@
 """`turnlog tail`: print the events of a session, one line each, and follow new ones.
 
-It reads beside the process that writes. Damaged parts are reported on stderr and skipped. Text lines are cut
-to the width of the terminal, so that each event is one line.
+It reads beside the process that writes. Damaged parts are reported on stderr and skipped. A database that
+does not answer is reported, too, and followed again when it is back. Text lines are cut to the width of the
+terminal, so that each event is one line.
 """
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import click
@@ -14,7 +17,7 @@ from rich.text import Text
 from turnlog.cli.describe import describe_payload
 from turnlog.cli.log_access import find_session_id, format_damage, latest_session, open_cli_log
 from turnlog.cli.terminal import escape_controls, make_console, write_json
-from turnlog.errors import CallerError, SessionDamaged
+from turnlog.errors import CallerError, SessionDamaged, StoreAway
 from turnlog.events import (
     AgentEnd,
     Envelope,
@@ -30,7 +33,10 @@ from turnlog.vocabularies import FULL_CATALOG
 from turnlog.wire.cursor import END, parse_cursor
 
 MAX_TEXT_CHARS = 500  # --json prints the whole event
+REACH_CHECK_S = 1.0  # a database is away when it has not answered for 10 s
 MAX_INDENT_STEPS = 16  # an imported log may have any depth: it must not fill the line
+AWAY_MESSAGE = "the database of the log does not answer; waiting for it"
+BACK_MESSAGE = "the database of the log answers again"
 
 FAMILY_STYLES = {
     "ui": "green",
@@ -73,7 +79,7 @@ async def print_tail(
     `after_text` is a cursor or `end`.
     """
     is_undamaged = True
-    async with open_cli_log(log_url) as log:
+    async with open_cli_log(log_url) as log, reported_outages(log):
         if session_id:
             session_id = await find_session_id(log, session_id)
         else:
@@ -94,6 +100,25 @@ async def print_tail(
         if not printer.count:
             explain_empty_output(await log.info(session_id), after, printer.skipped_types)
     return is_undamaged
+
+
+@asynccontextmanager
+async def reported_outages(log: Log) -> AsyncIterator[None]:
+    """Print a line when the database of the log is away, and one when it is back."""
+
+    async def report() -> None:
+        is_away = False
+        while True:
+            await asyncio.sleep(REACH_CHECK_S)
+            if log.reach.is_lost != is_away:
+                is_away = not is_away
+                click.echo(AWAY_MESSAGE if is_away else BACK_MESSAGE, err=True)
+
+    task = asyncio.create_task(report())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 class RowPrinter:
@@ -147,15 +172,18 @@ async def read_pages(log: Log, session_id: str, after: int) -> AsyncIterator[Pag
 
 
 async def follow_pages(log: Log, session_id: str, after: int) -> AsyncIterator[Page]:
-    """Yield stored and new pages until the session is closed, across changes of its epoch."""
+    """Yield stored and new pages until the session is closed, across changes of its epoch and outages."""
     is_closed = False
     while not is_closed:
-        epoch = (await log.info(session_id)).epoch
-        async for page in log.follow(session_id, after):
-            yield page
-            after = page.last
-        record = await log.info(session_id)
-        is_closed = record.closed and record.epoch == epoch
+        try:
+            epoch = (await log.info(session_id)).epoch
+            async for page in log.follow(session_id, after):
+                yield page
+                after = page.last
+            record = await log.info(session_id)
+            is_closed = record.closed and record.epoch == epoch
+        except StoreAway:
+            continue  # each try has waited for a minute
 
 
 def make_json_printer() -> PrintRows:

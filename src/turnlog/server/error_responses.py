@@ -1,5 +1,6 @@
 """Errors as JSON responses: a table maps each class of error to its HTTP status."""
 
+import logging
 import math
 from typing import Any
 
@@ -19,6 +20,7 @@ from turnlog.errors import (
     NotFound,
     RuleError,
     SessionClosed,
+    SessionDamaged,
     StoreAway,
     StoreError,
     TurnlogError,
@@ -30,6 +32,8 @@ from turnlog.server.limits.rate_limiter import RateLimitExceeded
 from turnlog.server.request_body import OversizedBody, UnsupportedBody
 from turnlog.server.responses import json_error, json_response
 from turnlog.server.streaming.query import CursorGone
+
+log = logging.getLogger("turnlog.server")
 
 
 class NotStarted(TurnlogError):
@@ -60,13 +64,12 @@ STATUS_BY_ERROR = {
 }
 NOT_FOUND_STATUS = 404
 STORE_AWAY_MESSAGE = "the database of the log does not answer; try again"
+STORE_FAILED_MESSAGE = "the log of this server failed; its operator finds the reason in what the server logs"
 RETRYABLE_STATUSES = {429, 503}  # the same request may succeed after a second
 
 
 def error_response(error: Exception) -> Response:
-    # What the store says names its hosts and roles, which are not for members. It is in the server's log.
-    message = STORE_AWAY_MESSAGE if isinstance(error, StoreAway) else str(error)
-    body: dict[str, Any] = {"error": message}
+    body: dict[str, Any] = {"error": get_public_message(error)}
     if isinstance(error, InvalidAction):
         body["fault"] = error.fault
 
@@ -77,6 +80,17 @@ def error_response(error: Exception) -> Response:
     elif status in RETRYABLE_STATUSES:
         headers["retry-after"] = "1"
     return json_response(body, status, headers)
+
+
+def get_public_message(error: Exception) -> str:
+    """Return the message of an error. What a store says is logged: its hosts, roles and tables are no
+    business of members."""
+    if isinstance(error, StoreAway):  # the store has logged it when it went away
+        return STORE_AWAY_MESSAGE
+    if isinstance(error, StoreError) and not isinstance(error, SessionDamaged | Unavailable):
+        log.error("the log failed: %s", error)
+        return STORE_FAILED_MESSAGE
+    return str(error)
 
 
 def find_status(error: Exception) -> int:

@@ -276,14 +276,27 @@ class PacedSend:
 
 
 class StoppingServer(uvicorn.Server):
-    """A uvicorn server whose stop signal first drains the application, and then ends its open streams."""
+    """A uvicorn server whose stop signal first drains the application, and then ends its open streams.
+
+    Each further signal ends what the one before waits for: the drain, open responses, the close of the log.
+    """
 
     def __init__(self, config: uvicorn.Config, drain_s: float = 0.0) -> None:
         super().__init__(config)
         self._drain_s = drain_s
         self._drain_task: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().serve(sockets)
+        self._is_closing = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._is_closing:
+            # Nothing is lost: what is acknowledged is stored, and the next owner continues the turns.
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
+            return
         loop = asyncio.get_running_loop()
         if self._drain_s and self._drain_task is None and not self.should_exit:
             loop.call_soon_threadsafe(self._begin_drain)

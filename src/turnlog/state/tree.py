@@ -38,7 +38,7 @@ from turnlog.events import (
     UnknownPayload,
     Usage,
 )
-from turnlog.events.agent import CompletionTotals, StopReason, strip_agent_prefix
+from turnlog.events.agent import CompletionTotals, StopReason, add_counts, strip_agent_prefix
 from turnlog.events.ui import ClientTool, Stop
 from turnlog.state.channels import ChannelFilter, is_channel_visible
 from turnlog.state.descriptions import is_page_event
@@ -82,6 +82,7 @@ class Invocation:
 
     `step_blocks` are the blocks of a completion that is not complete yet, open or ended. `answer_seq` is the
     last event that answered a call which waited; -1 without one.
+    `steps` are the completions with a usage, `messages` those that have blocks: some models report no usage.
     `is_paused` says that its runtime has stored a checkpoint and stopped: its calls, and those of the agents
     that it started, are held until the runtime goes on.
     """
@@ -91,6 +92,8 @@ class Invocation:
     calls: dict[str, OpenCall] = field(default_factory=dict)
     blocks: dict[str, list[str]] = field(default_factory=dict)
     step_blocks: list[str] = field(default_factory=list)
+    messages: int = 0
+    is_message_open: bool = False
     answer_seq: int = -1
     steps: int = 0
     usage: Usage | None = None
@@ -116,13 +119,16 @@ class Invocation:
     @property
     def totals(self) -> CompletionTotals:
         return CompletionTotals(
-            steps=self.steps, usage=self.usage, cost=self.cost, has_known_cost=self.has_known_cost
+            steps=max(self.steps, self.messages),
+            usage=self.usage,
+            cost=self.cost,
+            has_known_cost=self.has_known_cost,
         )
 
     def add_usage(self, usage: Usage, cost: Cost | None) -> None:
         """Add one completion. The total cost is None once the cost of one completion is unknown."""
         totals = self.totals.add(usage, cost)
-        self.steps = totals.steps
+        self.steps = add_counts(self.steps, 1)
         self.usage = totals.usage
         self.cost = totals.cost
         self.has_known_cost = totals.has_known_cost
@@ -392,6 +398,7 @@ def _files(invocation: Invocation, payload: AssistantFiles, _: int) -> None:
 
 def _usage(invocation: Invocation, payload: AgentUsage, _: int) -> None:
     invocation.add_usage(payload.usage, payload.cost)
+    invocation.is_message_open = False
     invocation.step_blocks.clear()
     for call in invocation.calls.values():
         call.is_message_complete = True
@@ -399,11 +406,15 @@ def _usage(invocation: Invocation, payload: AgentUsage, _: int) -> None:
 
 def _checkpoint(invocation: Invocation, payload: AgentCheckpoint, _: int) -> None:
     invocation.is_paused = payload.paused
+    invocation.is_message_open = False
 
 
 def _block_start(invocation: Invocation, payload: BlockStart, _: int) -> None:
     invocation.blocks[payload.block_id] = []
     invocation.step_blocks.append(payload.block_id)
+    if not invocation.is_message_open:
+        invocation.is_message_open = True
+        invocation.messages = add_counts(invocation.messages, 1)
 
 
 def _block_delta(invocation: Invocation, payload: BlockDelta, _: int) -> None:
@@ -422,6 +433,9 @@ def _result(invocation: Invocation, payload: ToolResult, seq: int) -> None:
     call = invocation.calls.pop(payload.call_id, None)
     if call is not None and call.is_waiting:
         invocation.answer_seq = seq
+    # The provider answers its calls inside the message.
+    if call is not None and call.call.executor != "provider":
+        invocation.is_message_open = False
 
 
 def _retract(invocation: Invocation, payload: BlockRetract, _: int) -> None:

@@ -226,3 +226,25 @@ def test_message_in_place_of_an_answer_keeps_the_results_of_the_tools_that_finis
 
     asyncio.run(scenario())
     assert model.results == {"call_look": "grass", "call_ask": "The user went on with a message."}
+
+
+def test_steps_before_a_question_count_if_the_model_reports_no_usage() -> None:
+    @tool
+    async def ask() -> str:
+        """Ask the person."""
+        return str(interrupt("Which colour?"))
+
+    calls: list[Any] = [{"name": name, "args": {}, "id": f"call_{name}"} for name in ("look", "ask")]
+    replies = [*(AIMessage("", tool_calls=[call]) for call in calls), AIMessage("I see.")]
+    model = SeenModel(messages=iter(replies), seen=[], disable_streaming=True)
+
+    async def scenario() -> None:
+        log = Log(MemoryStore())
+        await log.create("steps", SESSION)
+        agent = adapters.langgraph(create_agent(model, [look, ask], name="Lead"))
+        await run(agent, log, "one")
+        [end] = payloads(await run(agent, log, answers={"call_ask": "green"}), AgentEnd)
+        assert (end.steps, end.usage, end.result) == (3, None, "I see.")
+        await log.close()
+
+    asyncio.run(scenario())

@@ -411,7 +411,7 @@ class RunnerPool:
     # closing
 
     async def close(self) -> None:
-        """End all work and release every session. Raise the first error."""
+        """End all work and release every session. Raise the first error, but not that the store is away."""
         self._is_closed = True
         self._log.health.on_recovery = lambda: None
         if self._claim_task is not None:
@@ -422,13 +422,14 @@ class RunnerPool:
         self._quiet_timers.clear()
         await asyncio.gather(*self._releases.values(), return_exceptions=True)
         opened = await asyncio.gather(*self._openings.values(), return_exceptions=True)
-        closings = [
-            asyncio.create_task(runner.close(), context=contextvars.Context())
-            for runner in opened
-            if isinstance(runner, SessionRunner)
-        ]
-        for error in await asyncio.gather(*closings, return_exceptions=True):
-            if error is not None:
+        runners = [runner for runner in opened if isinstance(runner, SessionRunner)]
+        closings = [asyncio.create_task(runner.close(), context=contextvars.Context()) for runner in runners]
+        errors = await asyncio.gather(*closings, return_exceptions=True)
+        for runner, error in zip(runners, errors, strict=True):
+            if isinstance(error, Unavailable):
+                # Nothing is lost, as after a crash: what was acknowledged is stored.
+                log.warning("%s: %s; the next owner continues its turns", runner.session_id, error)
+            elif error is not None:
                 raise error
         self._openings.clear()
 

@@ -9,10 +9,11 @@ Text of PostgreSQL cannot contain NUL. It is written as U+0001 and "0", and U+00
 
 import logging
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
@@ -82,6 +83,7 @@ ROLLBACK_CLASS = "40"  # a deadlock, or a serialization failure
 FIRST_PAUSE_S = 0.02
 MAX_PAUSE_S = 0.5
 PATIENCE_S = 60.0  # how long work is repeated while the engine is away: longer than a failover
+CLOSING_MESSAGE = "the log is being closed, and its database does not answer"
 
 
 class EngineAway(StoreAway):
@@ -128,6 +130,15 @@ def open_connection(url: str) -> Connection:
             connection.close()
             raise
         return connection
+
+
+def cut_connection(connection: Connection) -> None:
+    """Let the thread that waits for an answer on a connection get an error. Any thread may call this."""
+    with (
+        suppress(psycopg.Error, OSError),  # it has been closed meanwhile
+        socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as copy,
+    ):
+        copy.shutdown(socket.SHUT_RDWR)
 
 
 def check_encoding(connection: Connection) -> None:
@@ -214,15 +225,19 @@ class EngineLink:
         if self._connection is not None and self._connection.closed:
             self.drop()
         if self._connection is None:
-            connection = open_connection(self._url)
+            connection = self._connection = open_connection(self._url)
             connection.add_notice_handler(self._on_notice)
             try:
                 self._on_connect(connection)
             except BaseException:
-                connection.close()
+                self.drop()
                 raise
-            self._connection = connection
         return self._connection
+
+    def cut(self) -> None:
+        """Let the thread that waits for an answer get an error. Another thread calls this."""
+        if self._connection is not None:
+            cut_connection(self._connection)
 
     def drop(self) -> None:
         if self._connection is not None:
@@ -246,12 +261,20 @@ class Patience:
     def __init__(self, patience_s: float, stop: threading.Event) -> None:
         self._patience_s = patience_s
         self._stop = stop
+        self._is_over = False
+
+    def end(self) -> None:
+        """Let all work fail from now on, without a try."""
+        self._is_over = True
 
     def repeat(self, work: Callable[[], T], on_failure: Callable[[EngineAway], None]) -> T:
         """Run work until it succeeds. `on_failure` is called before each repetition.
 
-        Raise the last `EngineAway` when the time is over, and `Unavailable` when `stop` is set.
+        Raise the last `EngineAway` when the time is over. Raise `Unavailable` when `stop` is set or after
+        `end`.
         """
+        if self._is_over:
+            raise Unavailable(CLOSING_MESSAGE)
         deadline_s: float | None = None
         pause_s = FIRST_PAUSE_S
         while True:
@@ -267,5 +290,5 @@ class Patience:
                 if now_s >= deadline_s:
                     raise
                 if self._stop.wait(pause_s) and not isinstance(error, LostRace):
-                    raise Unavailable("the log is being closed, and its database does not answer") from error
+                    raise Unavailable(CLOSING_MESSAGE) from error
                 pause_s = min(2 * pause_s, MAX_PAUSE_S)

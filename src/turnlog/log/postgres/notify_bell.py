@@ -18,7 +18,7 @@ from psycopg import Error
 
 from turnlog.errors import StoreError
 from turnlog.log.bell import RingListener
-from turnlog.log.postgres.connections import Connection, open_connection
+from turnlog.log.postgres.connections import Connection, cut_connection, open_connection
 
 log = logging.getLogger("turnlog.log")
 
@@ -43,6 +43,7 @@ class NotifyBell:
         self._moved: dict[str, int] = {}
         self._is_wanted = False
         self._closed = False
+        self._connection: Connection | None = None
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_writer, False)
         self.is_listening = threading.Event()
@@ -62,6 +63,11 @@ class NotifyBell:
         with suppress(BlockingIOError):  # the pipe is full: the thread wakes in any case
             os.write(self._wake_writer, b"\0")
 
+    def cut(self) -> None:
+        """Let the thread get an error if it waits for an answer."""
+        if self._connection is not None:
+            cut_connection(self._connection)
+
     def close(self) -> None:
         """Send what is queued and end the thread."""
         self._closed = True
@@ -75,6 +81,7 @@ class NotifyBell:
         while True:
             try:
                 with open_connection(self._url) as connection:
+                    self._connection = connection
                     connection.execute("set synchronous_commit = off")
                     connection.execute(f"listen {CHANNEL}")
                     pause_s = FIRST_PAUSE_S

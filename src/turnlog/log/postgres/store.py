@@ -72,6 +72,7 @@ RECONCILE_S = 3.0  # how often a log reads its followed sessions: a lost ring de
 MAX_CACHED_SESSIONS = 10_000  # records that the writer keeps in memory
 MAX_GROUP_BYTES = 1 << 26  # of the events in one statement: PostgreSQL takes no value of 1 GiB
 OPTIMISTIC_TRIES = 2  # on cached records, then on fresh ones; after that under row locks
+CLOSE_CHECK_S = 1.0  # how often a log that is being closed asks whether the engine answers
 MAX_CONTENDED_JOBS = (
     8  # of a group whose contended sessions are locked at once: each job is a few round trips
 )
@@ -98,6 +99,7 @@ class PostgresStore:
         self.lease_s: float | None = lease_s
         self._process = new_process_id()
         self._stop = threading.Event()
+        self._closed = threading.Event()
         self._patience = Patience(patience_s, self._stop)
         self._lost_claims: set[str] = set()
         claims = OwnerClaims(self._process, lease_s, node or socket.gethostname(), self._lost_claims)
@@ -139,8 +141,25 @@ class PostgresStore:
         self._bell.ring(moved, is_wanted)
 
     def stop_waiting(self) -> None:
-        if self._bell.listener_count <= 1:  # another log may use this store
-            self._stop.set()
+        if self._bell.listener_count > 1 or self._stop.is_set():  # another log may use this store
+            return
+        self._stop.set()
+        threading.Thread(target=self._cut_if_silent, name="turnlog-closing", daemon=True).start()
+
+    def _cut_if_silent(self) -> None:
+        """Cut the connections when the engine accepts no other one: it may be frozen, or out of reach.
+
+        An engine that only takes long to answer is waited for.
+        """
+        while not self._closed.wait(CLOSE_CHECK_S):
+            try:
+                open_connection(self._url).close()
+            except EngineAway:
+                self._patience.end()
+                for link in self._links:
+                    link.cut()
+                if self._notify_bell is not None:
+                    self._notify_bell.cut()
 
     def close(self) -> None:
         if self._bell.has_listeners:
@@ -151,6 +170,7 @@ class PostgresStore:
             self._notify_bell = None
         for link in self._links:
             link.drop()
+        self._closed.set()
 
     # writing
 
