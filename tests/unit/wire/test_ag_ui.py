@@ -10,6 +10,7 @@ import pytest
 from tests.support.written_logs import log, scope, vector_log
 from turnlog import events as ev
 from turnlog.events import Envelope, Payload, UnknownPayload
+from turnlog.events.content import PromptDocument, PromptImage, PromptText, label_files
 from turnlog.vocabularies import DIALECTS
 from turnlog.wire.dialects.ag_ui import messages as ag_ui_messages
 from turnlog.wire.dialects.ag_ui.dialect import AgUi
@@ -134,6 +135,54 @@ def test_the_results_of_a_retracted_call_are_removed_with_it() -> None:
     )
     *_, snapshot = [message for item in items for message in decode(dialect.convert(*item))]
     assert (snapshot["type"], snapshot["messages"]) == ("MESSAGES_SNAPSHOT", [])
+
+
+def test_a_result_that_was_removed_is_not_in_a_snapshot_beside_its_call() -> None:
+    run = AgUiRun("t", "r")
+    dialect = in_response(run)
+    dialect.begin()
+    agent = scope("agt_1")
+    items = log(
+        (ev.AgentStart(name="Lead", via="prompt"), agent),
+        (ev.BlockStart(block_id="b1", kind="tool_call", call_id="c1", tool="add"), agent),
+        (ev.ToolCall(call_id="c1", tool="add", args={}, block_id="b1"), agent),
+        (ev.ToolResult(call_id="c1", tool="add", ok=True, result=3), agent),
+    )
+    for item in items:
+        dialect.convert(*item)
+    call, result = decode([*map(bytes, run.messages.to_json(with_activities=True))])
+    assert (call["role"], result["role"]) == ("assistant", "tool")
+    run.messages.remove([result["id"]])
+    assert decode([*map(bytes, run.messages.to_json(with_activities=True))]) == [call]
+
+
+def test_a_snapshot_has_the_files_of_a_message_as_parts() -> None:
+    site = "https://example.org"
+    files = (
+        PromptText(text="Look"),
+        PromptImage(src=f"{site}/a.png", media_type="image/png"),
+        PromptDocument(src=f"{site}/b", title="plan.pdf"),
+        PromptDocument(src=f"{site}/c"),
+    )
+    shown = label_files("Look", files)
+    for text, first in ((shown, [{"type": "text", "text": "Look"}]), (shown.removeprefix("Look\n"), [])):
+        dialect = in_response(AgUiRun("t", "r", sends_messages=True))
+        for item in log((ev.UiMessage(text=text, content=files), scope("agt_1"))):
+            dialect.convert(*item)
+        [message] = decode(dialect.begin())[1]["messages"]
+        assert message["content"] == [
+            *first,
+            {
+                "type": "image",
+                "source": {"type": "url", "value": "https://example.org/a.png", "mimeType": "image/png"},
+            },
+            {
+                "type": "document",
+                "source": {"type": "url", "value": f"{site}/b"},
+                "metadata": {"filename": "plan.pdf"},
+            },
+            {"type": "document", "source": {"type": "url", "value": f"{site}/c"}},
+        ]
 
 
 def test_the_messages_that_a_client_has_stay_in_a_retraction() -> None:
